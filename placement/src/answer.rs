@@ -27,7 +27,7 @@ pub struct Answer {
     /// Why not, if not: `demand`, `promises` or `time`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
-    /// Services of whose promises something is missing if as little as possible is, and which part.
+    /// Services of whose promises something is missing if as little as possible is, and which part; or that no device answers in time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub violated: Option<Vec<Violated>>,
     /// The largest part of all demand that fits. The plan is for it.
@@ -160,9 +160,10 @@ impl Answer {
                 answer.feasible = true;
                 answer.hold(problem, plan, *bound);
             }
-            Outcome::Demand { factor, at_most, plan } => {
+            Outcome::Demand { factor, at_most, hopeless, plan } => {
                 answer.reason = Some("demand");
-                answer.violated = Some(Vec::new());
+                let violated = |&s: &usize| Violated { service: problem.services[s].name.clone(), missing: 1.0 };
+                answer.violated = Some(hopeless.iter().map(violated).collect());
                 (answer.factor, answer.factor_bound) = (Some(*factor), Some(*at_most));
                 if let Some((plan, bound)) = plan {
                     answer.hold(problem, plan, *bound);

@@ -51,10 +51,27 @@ pub struct Shared {
     pub turns: [u32; 2],
 }
 
-/// The posts of a service on the devices of a class: of two of the same variant the one that is slower a request and not shorter
-/// is left out. Without a promise only the best peak counts among those of which two fit the deadline, as a request may
-/// come just after a batch has begun (Proteus, section 4).
+/// The posts of a service on a device of `class` by itself. Without a promise only the best peak of a variant counts among those of
+/// which two fit the deadline, as a request may come just after a batch has begun (Proteus, section 4).
 pub(crate) fn posts(service: &Service, class: usize) -> Vec<Post> {
+    let all = all_posts(service, class);
+    if service.promise.is_some() {
+        return all;
+    }
+    let mut best: Vec<Post> = Vec::new();
+    for post in all.into_iter().filter(|post| post.time + post.time <= service.deadline) {
+        match best.iter_mut().find(|known| known.variant == post.variant) {
+            Some(known) if known.peak >= post.peak => {}
+            Some(known) => *known = post,
+            None => best.push(post),
+        }
+    }
+    best
+}
+
+/// All posts of a service on the devices of a class that may be in time: of two of the same variant one that has smaller batches and is
+/// not shorter is left out.
+fn all_posts(service: &Service, class: usize) -> Vec<Post> {
     let mut posts = Vec::new();
     for (variant, of) in service.variants.iter().enumerate() {
         let accuracy = of.accuracy;
@@ -64,24 +81,12 @@ pub(crate) fn posts(service: &Service, class: usize) -> Vec<Post> {
             }
             Runs::Peak(_) => {}
             Runs::Batches(batches) => {
-                let post = |&(batch, time): &(u32, Span)| {
+                let beaten = |&(batch, time): &(u32, Span)| batches.iter().any(|&(more, less)| more > batch && less <= time);
+                let fits = batches.iter().filter(|of| of.1 <= service.deadline && !beaten(of));
+                posts.extend(fits.map(|&(batch, time)| {
                     let peak = f64::from(batch) / time.as_secs_f64();
                     Post { variant, batch: Some(batch), time, peak, accuracy }
-                };
-                let all: Vec<Post> = batches.iter().map(post).collect();
-                if service.promise.is_some() {
-                    let fits = all.iter().filter(|post| post.time <= service.deadline);
-                    let beaten = |post: &Post| {
-                        all.iter().any(|other| {
-                            let (less, more) = (other.time <= post.time, other.batch >= post.batch);
-                            less && more && (other.time < post.time || other.batch > post.batch)
-                        })
-                    };
-                    posts.extend(fits.filter(|post| !beaten(post)));
-                } else {
-                    let fits = all.into_iter().filter(|post| post.time + post.time <= service.deadline);
-                    posts.extend(fits.max_by(|a, b| a.peak.total_cmp(&b.peak)));
-                }
+                }));
             }
         }
     }
@@ -113,7 +118,7 @@ pub(crate) fn alone(problem: &Problem, service: &Service, class: usize) -> Vec<C
 /// What the devices of a class may hold for two services, by turns.
 pub(crate) fn shared(problem: &Problem, one: usize, other: usize, class: usize) -> Vec<Shared> {
     let services = [&problem.services[one], &problem.services[other]];
-    let [ours, theirs] = services.map(|service| posts(service, class));
+    let [ours, theirs] = services.map(|service| all_posts(service, class));
     let mut all = Vec::new();
     for (&a, &b) in ours.iter().flat_map(|a| theirs.iter().map(move |b| (a, b))) {
         for &(turn, turn_of_other) in &problem.rounds {

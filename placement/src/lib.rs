@@ -6,7 +6,7 @@
 //! what does: which promises are in the way, or how much of the demand can be served.
 #![forbid(unsafe_code)]
 
-mod answer;
+pub mod answer;
 mod bundle;
 pub mod configuration;
 mod factor;
@@ -20,6 +20,6 @@ mod verify;
 mod whole;
 
 pub use answer::Answer;
-pub use place::{Outcome, PlaceError, Placed, place};
+pub use place::{Outcome, PROVEN, PlaceError, Placed, place};
 pub use plan::Plan;
 pub use problem::{Problem, ProblemError};

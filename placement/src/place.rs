@@ -57,6 +57,8 @@ pub enum Outcome {
         factor: f64,
         /// No larger part than this fits.
         at_most: f64,
+        /// Services that no device answers in time, whatever it holds.
+        hopeless: Vec<usize>,
         /// The plan for that part, and a bound on every other.
         plan: Option<(Plan, f64)>,
     },

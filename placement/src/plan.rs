@@ -67,6 +67,13 @@ pub struct Plan {
     pub accuracy: f64,
 }
 
+impl Plan {
+    /// How many devices hold this.
+    pub(crate) fn devices_of(&self, held: &Held) -> u32 {
+        self.devices.iter().filter(|devices| devices.held == *held).map(|devices| devices.count).sum()
+    }
+}
+
 /// Adds what `counts` devices of each of a service's configurations answer of its demand at best, the most accurate first.
 pub(crate) fn host(plan: &mut Plan, service: usize, demand: f64, configurations: &[Configuration], counts: &[u32]) {
     let mut parts: Vec<(f64, f64, usize, usize)> = Vec::new();

@@ -98,7 +98,11 @@ fn keeps(promise: &Promise, deadline: Span, pool: &[(Shape, u32)], longest: Span
         return false;
     }
     let whole: f64 = pool.iter().map(|(shape, count)| f64::from(*count * shape.batch)).sum();
+    let repetition = promise.repetition(pool.iter().map(|(shape, _)| shape.time));
     for (i, rise) in promise.rises().enumerate() {
+        if repetition.is_some_and(|repetition| rise.length > repetition) {
+            return true;
+        }
         let left = (rise.length + deadline).saturating_sub(longest);
         let begun = |(shape, count): &(Shape, u32)| {
             u64::from(*count) * u64::from(shape.batch) * (left.as_nanos() / shape.time.as_nanos())

@@ -58,8 +58,13 @@ impl Shape {
     /// Requests a second where all batches are full.
     #[must_use]
     pub fn rate(&self) -> f64 {
-        let round = self.others.as_secs_f64() + f64::from(self.turn) * self.time.as_secs_f64();
-        f64::from(self.turn * self.batch) / round
+        f64::from(self.turn * self.batch) / self.round().as_secs_f64()
+    }
+
+    /// How long a round takes.
+    #[must_use]
+    pub fn round(&self) -> Span {
+        self.others + Span::from_nanos(self.time.as_nanos() * u64::from(self.turn))
     }
 }
 
@@ -106,6 +111,22 @@ impl Promise {
         least.map_or(0.0, |(_, count)| self.density.as_f64() * count as f64) + 1.0
     }
 
+    /// The length after which the mandatory requests, and batches of these times one after another, grow by the same again: known for
+    /// one window alone, and if it is short enough to be looked at.
+    pub(crate) fn repetition(&self, times: impl IntoIterator<Item = Span>) -> Option<Span> {
+        let [(_, window)] = self.windows.as_slice() else { return None };
+        let longest = window.as_nanos().checked_mul(MAX_RISES as u64)?;
+        let mut length = window.as_nanos().checked_mul(u64::from(self.density.denominator()))?;
+        for time in times {
+            let (mut a, mut b) = (length, time.as_nanos());
+            while b > 0 {
+                (a, b) = (b, a % b);
+            }
+            length = length.checked_mul(time.as_nanos() / a)?;
+        }
+        (length < longest).then_some(Span::from_nanos(length))
+    }
+
     /// The share of this promise that a device of `shape` keeps within `deadline` (Theorem Q): with `n` of them it is kept if
     /// `n` times it is 1 or more. At most 1, never more than it is.
     #[must_use]
@@ -116,14 +137,18 @@ impl Promise {
         }
         let mut quota = (shape.rate() / rate).min(1.0);
         let excess = self.excess();
+        let repetition = self.repetition([shape.round()]);
         // batches_by(u) is at least (u − lag)·rate/batch.
-        let round = shape.others.as_secs_f64() + f64::from(shape.turn) * shape.time.as_secs_f64();
-        let lag = shape.blocked.as_secs_f64() + round;
+        let lag = shape.blocked.as_secs_f64() + shape.round().as_secs_f64();
         let from_here = |length: Span| {
             let by = (length.as_secs_f64() + deadline.as_secs_f64() - lag) * shape.rate();
             by / (rate * length.as_secs_f64() + excess)
         };
         for (i, rise) in self.rises().enumerate() {
+            // From here on what comes and what is done grow as before: where it was below its limit, it rises.
+            if repetition.is_some_and(|repetition| rise.length > repetition) {
+                return quota;
+            }
             let done = u64::from(shape.batch) * shape.batches_by(rise.length + deadline);
             quota = quota.min(done as f64 / rise.requests as f64);
             if quota <= 0.0 {

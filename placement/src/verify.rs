@@ -12,7 +12,7 @@ use crate::quota::Shape;
 /// The part by which sums of numbers may be off.
 const EPSILON: f64 = 1e-6;
 /// The most rises of a promise that two kinds are looked at.
-const MAX_RISES: usize = 100_000;
+const MAX_RISES: usize = 1_000_000;
 
 /// Whether `plan` is one for `problem`: devices, capacity, demand, accuracy and promises.
 ///
@@ -118,21 +118,24 @@ fn by_kind(service: &Service, promise: &Promise, shape: Shape, count: u32, share
     if supply < comes * (1.0 - EPSILON) {
         return Err(format!("{supply} requests a second are served of {comes}"));
     }
+    let repetition = promise.repetition([shape.round()]);
     for rise in promise.rises().take(MAX_RISES) {
+        if repetition.is_some_and(|repetition| rise.length > repetition) {
+            return Ok(());
+        }
         let by = rise.length + service.deadline;
         let batches = shape.batches_by(by);
         let most = (share * rise.requests as f64 - EPSILON).ceil() as u64;
         if per_round * batches < most {
             return Err(format!("{most} requests come within {} ns and {} are answered", rise.length.as_nanos(), per_round * batches));
         }
-        // Twice the busy period: whatever comes from here on is no worse.
+        // Whatever comes from here on is no worse.
         let caught_up = supply * (by.as_secs_f64() - shape.blocked.as_secs_f64()) - per_round as f64 * f64::from(shape.turn);
         if caught_up >= comes * rise.length.as_secs_f64() + promise.excess() * share + 1.0 {
             return Ok(());
         }
     }
-    // At capacity: the rises repeat, and none of so many failed.
-    Ok(())
+    Err(format!("too close to capacity to be looked at to the end, {supply} requests a second of {comes}"))
 }
 
 /// Whether admission promises it, of workers that can be told to it; others have been looked at by definition alone.

@@ -97,7 +97,14 @@ pub(crate) fn solve(problem: &Problem, columns: &Columns, aim: Aim, time: Durati
     let mut rules = vec![0; problem.services.len()];
     loop {
         let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let mut whole = Building::new(problem, columns, aim, &rules).solve(left)?;
+        let building = Building::new(problem, columns, aim, &rules, None);
+        let mut whole = building.solve(left)?;
+        if let Some(plan) = whole.plan.take() {
+            // Its numbers of devices are whole but for rounding: what they serve when they are.
+            let counts = building.columns.iter().map(|column| plan.devices_of(&column.held)).collect();
+            let again = Building::new(problem, columns, aim, &rules, Some(counts)).solve(left)?;
+            whole.plan = again.plan.or(Some(plan));
+        }
         let Some(plan) = whole.plan.as_mut().filter(|_| aim != Aim::Promises) else { return Ok(whole) };
         let mut again = false;
         for (s, service) in problem.services.iter().enumerate() {
@@ -124,6 +131,8 @@ struct Building<'a> {
     /// Of each service that is promised something: what may count for that.
     counted: Vec<Vec<(Configuration, Variable)>>,
     aim: Aim,
+    /// How many devices hold each column, if that is known.
+    fixed: Option<Vec<u32>>,
     /// What the demand is multiplied by, if that is the aim.
     factor: Option<Variable>,
     /// Of each service, what is missing of its promise, if that is the aim.
@@ -131,14 +140,14 @@ struct Building<'a> {
 }
 
 impl<'a> Building<'a> {
-    fn new(problem: &'a Problem, columns: &Columns, aim: Aim, rules: &[usize]) -> Self {
+    fn new(problem: &'a Problem, columns: &Columns, aim: Aim, rules: &[usize], fixed: Option<Vec<u32>>) -> Self {
         let mut program = Program::new(OptimizationDirection::Maximize);
         let factor = (aim == Aim::Factor).then(|| program.add_var(1.0, (0.0, 1.0)));
         let slack = (aim == Aim::Promises).then(|| {
             let of = problem.services.iter();
             of.map(|service| service.promise.as_ref().map(|_| program.add_var(-1.0, (0.0, 1.0)))).collect()
         });
-        let mut building = Self { aim, slack, problem, program, columns: Vec::new(), counted: vec![Vec::new(); problem.services.len()], factor };
+        let mut building = Self { aim, fixed, slack, problem, program, columns: Vec::new(), counted: vec![Vec::new(); problem.services.len()], factor };
         for (s, of) in columns.alone.iter().enumerate() {
             for configuration in of {
                 building.column(configuration.class, Held::Alone(s, configuration.clone()), &[(s, configuration)]);
@@ -162,6 +171,10 @@ impl<'a> Building<'a> {
 
     /// The variable of how many devices of a class hold the same.
     fn count(&mut self, class: usize) -> Variable {
+        if let Some(fixed) = &self.fixed {
+            let count = f64::from(fixed[self.columns.len()]);
+            return self.program.add_var(0.0, (count, count));
+        }
         self.program.add_integer_var(0.0, (0, i32::try_from(self.problem.count(class)).unwrap_or(i32::MAX)))
     }
 
@@ -252,7 +265,7 @@ impl<'a> Building<'a> {
                 flows.filter(|(of, ..)| *of == Of::Service(s)).for_each(|&(_, _, share, _)| shares.add(share, 1.0));
                 self.all_served(shares);
             }
-            if self.problem.services[s].promise.is_some() {
+            if self.problem.services[s].promise.is_some() && self.fixed.is_none() {
                 self.promise(s, rules[s]);
             }
         }
@@ -325,6 +338,8 @@ impl<'a> Building<'a> {
     fn solve(&self, time: Duration) -> Result<Whole, String> {
         let mut options = SolveOptions::default();
         options.time_limit = Some(time);
+        // A device that is there by a millionth serves what none does.
+        options.int_tol = 1e-9;
         let outcome = match self.program.solve_with(options) {
             Ok(outcome) => outcome,
             Err(Error::Infeasible) => return Ok(Whole { plan: None, bound: f64::NEG_INFINITY, missing: Vec::new() }),
