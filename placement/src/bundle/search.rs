@@ -76,11 +76,12 @@ struct Search<'a> {
     limit: f64,
     nodes: u64,
     steps: Vec<Step>,
-    /// From each event on, what a request is worth at most, and what the promise loses at least for all of it.
+    /// From each event on, what a request is worth at most.
     request_from: Vec<f64>,
-    promise_from: Vec<f64>,
-    /// From each event on, of each class, what a device serves at most, and counts for the promise at most.
-    most_from: Vec<Vec<(f64, f64)>>,
+    /// The events that count for the promise, the one that loses least for it first, and what a device of each loses at least.
+    promise: Vec<(usize, f64)>,
+    /// From each event on, of each class, what a device serves at most.
+    most_from: Vec<Vec<f64>>,
     left: Vec<u32>,
     counts: Vec<u32>,
     used: Use,
@@ -145,7 +146,7 @@ impl Hosting {
             nodes,
             steps: Vec::new(),
             request_from: Vec::new(),
-            promise_from: Vec::new(),
+            promise: Vec::new(),
             most_from: Vec::new(),
             left: counts.to_vec(),
             counts: vec![0; self.items.len()],
@@ -229,10 +230,10 @@ impl Search<'_> {
         events.sort_by(|a, b| slope(b).total_cmp(&slope(a)).then(a.1.cmp(&b.1)));
         self.steps = events.into_iter().map(|(item, s)| self.hosting.step(prices, by, item, s)).collect();
         self.request_from = vec![f64::NEG_INFINITY; self.steps.len() + 1];
-        self.promise_from = vec![f64::INFINITY; self.steps.len() + 1];
-        self.most_from = vec![vec![(0.0, 0.0); self.left.len()]; self.steps.len() + 1];
+        self.promise.clear();
+        self.most_from = vec![vec![0.0; self.left.len()]; self.steps.len() + 1];
         for (i, step) in self.steps.iter().enumerate().rev() {
-            let (mut request, mut promise) = (self.request_from[i + 1], self.promise_from[i + 1]);
+            let mut request = self.request_from[i + 1];
             if step.first {
                 let item = &items[step.item];
                 let first = item.segments[0].slope - (step.cost + step.gain) / item.segments[0].capacity;
@@ -241,17 +242,18 @@ impl Search<'_> {
                 request = request.max(first).max(both);
                 if step.quota > 0.0 {
                     let least = step.cost + (step.capacity * step.loss).min(0.0);
-                    promise = promise.min(least.max(0.0) / step.quota);
+                    self.promise.push((i, least.max(0.0)));
                 }
             }
-            (self.request_from[i], self.promise_from[i]) = (request, promise);
+            self.request_from[i] = request;
             self.most_from[i] = self.most_from[i + 1].clone();
             if step.first {
-                let (serves, counts) = &mut self.most_from[i][step.class];
+                let serves: &mut f64 = &mut self.most_from[i][step.class];
                 *serves = serves.max(items[step.item].capacity());
-                *counts = counts.max(step.quota);
             }
         }
+        let steps = &self.steps;
+        self.promise.sort_by(|a, b| (a.1 / steps[a.0].quota).total_cmp(&(b.1 / steps[b.0].quota)));
         let demand = self.hosting.demand;
         self.descend(0, Chosen { demand, pending: 0.0, quota: 0.0, loss: self.offset });
     }
@@ -346,21 +348,40 @@ impl Search<'_> {
         } else {
             0.0
         };
-        let of_classes = || self.most_from[at].iter().zip(&self.left).map(|(&most, &left)| (most, f64::from(left)));
-        if left > of_classes().map(|((serves, _), left)| serves * left).sum::<f64>() + self.hosting.least() {
+        let capacity = self.most_from[at].iter().zip(&self.left).map(|(serves, &left)| serves * f64::from(left));
+        if left > capacity.sum::<f64>() + self.hosting.least() {
             return f64::INFINITY;
         }
         let promise = if !self.hosting.promised {
             0.0
         } else if chosen.quota < 1.0 - EPSILON {
-            if chosen.quota + of_classes().map(|((_, counts), left)| counts * left).sum::<f64>() < 1.0 - EPSILON {
-                return f64::INFINITY;
-            }
-            self.promise_from[at] * (1.0 - chosen.quota)
+            self.least_for(at, 1.0 - chosen.quota, left)
         } else {
             self.by.promise * (chosen.quota - 1.0)
         };
         chosen.loss + request.max(promise) - SLACK
+    }
+
+    /// What devices lose at least that count for so much of the promise, of those that are left, where so much demand is.
+    fn least_for(&self, at: usize, missing: f64, demand: f64) -> f64 {
+        let counted = || self.promise.iter().filter(|(event, _)| *event >= at).map(|&(event, least)| (&self.steps[event], least));
+        // Of the least for one another: each device serves all that it can.
+        let (mut busy, mut rest) = (0.0, missing);
+        for (step, least) in counted() {
+            let devices = (rest / step.quota).min(f64::from(self.left[step.class]));
+            busy += devices * least;
+            rest -= devices * step.quota;
+            if rest <= EPSILON {
+                break;
+            }
+        }
+        if rest > EPSILON {
+            return f64::INFINITY;
+        }
+        // Together they serve no more than what is left.
+        let gain = counted().map(|(step, _)| -step.loss).fold(0.0, f64::max);
+        let dearest = counted().map(|(step, _)| step.cost / step.quota).fold(f64::INFINITY, f64::min);
+        busy.max(dearest.max(0.0) * missing - gain * demand)
     }
 
     /// Notes what is chosen, unless another bundle of the same use loses less.
