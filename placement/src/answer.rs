@@ -162,7 +162,8 @@ impl Answer {
             }
             Outcome::Demand { factor, at_most, hopeless, plan } => {
                 answer.reason = Some("demand");
-                let violated = |&s: &usize| Violated { service: problem.services[s].name.clone(), missing: 1.0 };
+                let violated =
+                    |&s: &usize| Violated { service: problem.services[s].name.clone(), missing: 1.0 };
                 answer.violated = Some(hopeless.iter().map(violated).collect());
                 (answer.factor, answer.factor_bound) = (Some(*factor), Some(*at_most));
                 if let Some((plan, bound)) = plan {
@@ -171,7 +172,9 @@ impl Answer {
             }
             Outcome::Promises { violated } => {
                 answer.reason = Some("promises");
-                let violated = violated.iter().map(|&(s, missing)| Violated { service: problem.services[s].name.clone(), missing });
+                let violated = violated
+                    .iter()
+                    .map(|&(s, missing)| Violated { service: problem.services[s].name.clone(), missing });
                 answer.violated = Some(violated.collect());
             }
             Outcome::Unknown { bound } => {
@@ -188,7 +191,11 @@ impl Answer {
         self.gap = self.bound.map(|bound| (bound - plan.accuracy).max(0.0));
         for devices in &plan.devices {
             let class = problem.classes[devices.class].0.clone();
-            self.plan.push(Devices { class, count: devices.count, configuration: runs(problem, &devices.held) });
+            self.plan.push(Devices {
+                class,
+                count: devices.count,
+                configuration: runs(problem, &devices.held),
+            });
         }
         for flow in &plan.flows {
             let (service, stage, variant) = names(problem, flow.of, &flow.post);
@@ -222,14 +229,17 @@ fn runs(problem: &Problem, held: &Held) -> Vec<Runs> {
         Runs { service, stage, variant, batch: post.batch, turn, role }
     };
     match held {
-        Held::Alone(s, Configuration { base, better: None, .. }) => vec![run(Of::Service(*s), base, None, None)],
+        Held::Alone(s, Configuration { base, better: None, .. }) => {
+            vec![run(Of::Service(*s), base, None, None)]
+        }
         Held::Alone(s, Configuration { base, better: Some(better), .. }) => {
             let both = [(base, "base"), (better, "better")];
             both.map(|(post, role)| run(Of::Service(*s), post, None, Some(role))).into()
         }
         Held::Shared(shared) => {
             let of = shared.of.iter().zip(shared.turns);
-            of.map(|((s, configuration), turn)| run(Of::Service(*s), &configuration.base, Some(turn), None)).collect()
+            of.map(|((s, configuration), turn)| run(Of::Service(*s), &configuration.base, Some(turn), None))
+                .collect()
         }
         Held::Stage { pipeline, stage, post } => vec![run(Of::Stage(*pipeline, *stage), post, None, None)],
     }

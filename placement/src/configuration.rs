@@ -81,7 +81,9 @@ fn all_posts(service: &Service, class: usize) -> Vec<Post> {
             }
             Runs::Peak(_) => {}
             Runs::Batches(batches) => {
-                let beaten = |&(batch, time): &(u32, Span)| batches.iter().any(|&(more, less)| more > batch && less <= time);
+                let beaten = |&(batch, time): &(u32, Span)| {
+                    batches.iter().any(|&(more, less)| more > batch && less <= time)
+                };
                 let fits = batches.iter().filter(|of| of.1 <= service.deadline && !beaten(of));
                 posts.extend(fits.map(|&(batch, time)| {
                     let peak = f64::from(batch) / time.as_secs_f64();
@@ -102,7 +104,13 @@ pub(crate) fn alone(problem: &Problem, service: &Service, class: usize) -> Vec<C
             (shape, promise.quota(&shape, service.deadline))
         });
         let shape = shape.filter(|&(_, quota)| quota > 0.0);
-        Configuration { class, base, better, shape: shape.map(|(shape, _)| shape), quota: shape.map_or(0.0, |(_, quota)| quota) }
+        Configuration {
+            class,
+            base,
+            better,
+            shape: shape.map(|(shape, _)| shape),
+            quota: shape.map_or(0.0, |(_, quota)| quota),
+        }
     };
     let mut all: Vec<Configuration> = posts.iter().map(|&post| counted(post, None)).collect();
     if problem.switch && service.promise.is_some() {
@@ -134,10 +142,15 @@ pub(crate) fn shared(problem: &Problem, one: usize, other: usize, class: usize) 
 }
 
 /// What one of two services has of a device; `None` if a request of it would be late behind a round.
-fn half(service: &Service, class: usize, (own, turn, other, others): (Post, u32, Post, u32)) -> Option<Configuration> {
+fn half(
+    service: &Service,
+    class: usize,
+    (own, turn, other, others): (Post, u32, Post, u32),
+) -> Option<Configuration> {
     let batch = own.batch?;
     other.batch?;
-    let shape = Shape::shared(batch, own.time, turn, Span::from_nanos(other.time.as_nanos() * u64::from(others)));
+    let shape =
+        Shape::shared(batch, own.time, turn, Span::from_nanos(other.time.as_nanos() * u64::from(others)));
     if shape.batches_by(service.deadline) == 0 {
         return None;
     }
@@ -149,9 +162,8 @@ fn half(service: &Service, class: usize, (own, turn, other, others): (Post, u32,
 /// Whether `a` can stand wherever `b` does, in every plan: at least as accurate, as fast, and counted for as much by the same
 /// rule.
 fn is_no_worse(a: &Configuration, b: &Configuration) -> bool {
-    let does = |post: &Post| {
-        a.posts().any(|other| other.accuracy >= post.accuracy && other.peak >= post.peak)
-    };
+    let does =
+        |post: &Post| a.posts().any(|other| other.accuracy >= post.accuracy && other.peak >= post.peak);
     let serves = b.posts().all(|post| does(&post));
     let counts = match (a.shape, b.shape) {
         (_, None) => true,

@@ -15,7 +15,8 @@ const ROUNDING: f64 = 1e-6;
 pub(crate) fn what_fits(placing: &Placing<'_>) -> Result<Outcome, PlaceError> {
     let none = placing.problem.scaled(0.0);
     let columns = Columns::new(&none).map_err(PlaceError::Size)?;
-    let least = whole::solve(&none, &columns, Aim::Promises, placing.left()).map_err(PlaceError::Solver)?;
+    let least =
+        whole::solve(&none, &columns, Aim::Promises, None, placing.left()).map_err(PlaceError::Solver)?;
     if !least.missing.is_empty() {
         return Ok(Outcome::Promises { violated: least.missing });
     }
@@ -29,15 +30,26 @@ pub(crate) fn what_fits(placing: &Placing<'_>) -> Result<Outcome, PlaceError> {
 /// By the whole program.
 fn at_once(placing: &Placing<'_>) -> Result<Outcome, PlaceError> {
     let columns = Columns::new(placing.problem).map_err(PlaceError::Size)?;
-    let whole = whole::solve(placing.problem, &columns, Aim::Factor, placing.left()).map_err(PlaceError::Solver)?;
+    let whole = whole::solve(placing.problem, &columns, Aim::Factor, None, placing.left())
+        .map_err(PlaceError::Solver)?;
     let Some(found) = whole.plan else { return Ok(Outcome::Unknown { bound: f64::INFINITY }) };
     // A little less, so that the next program is not refused for rounding.
     let factor = found.accuracy * (1.0 - ROUNDING);
     if factor <= ROUNDING {
-        return Ok(Outcome::Demand { factor: 0.0, at_most: whole.bound.clamp(0.0, 1.0), hopeless: Vec::new(), plan: None });
+        return Ok(Outcome::Demand {
+            factor: 0.0,
+            at_most: whole.bound.clamp(0.0, 1.0),
+            hopeless: Vec::new(),
+            plan: None,
+        });
     }
-    let (plan, bound) = placing.whole(&placing.problem.scaled(factor), placing.left())?;
-    Ok(Outcome::Demand { factor, at_most: whole.bound.min(1.0), hopeless: Vec::new(), plan: plan.map(|plan| (plan, bound)) })
+    let (plan, bound) = placing.whole(&placing.problem.scaled(factor), None, placing.left())?;
+    Ok(Outcome::Demand {
+        factor,
+        at_most: whole.bound.min(1.0),
+        hopeless: Vec::new(),
+        plan: plan.map(|plan| (plan, bound)),
+    })
 }
 
 /// Services that no device answers in time, whatever it holds.
@@ -45,7 +57,9 @@ fn hopeless(problem: &Problem) -> Vec<usize> {
     let demanded = (0..problem.services.len()).filter(|&s| problem.services[s].demand > 0.0);
     let none = |&s: &usize| {
         let classes = 0..problem.classes.len();
-        classes.filter(|&class| problem.count(class) > 0).all(|class| configuration::posts(&problem.services[s], class).is_empty())
+        classes
+            .filter(|&class| problem.count(class) > 0)
+            .all(|class| configuration::posts(&problem.services[s], class).is_empty())
     };
     demanded.filter(none).collect()
 }
@@ -57,7 +71,7 @@ fn by_halves(placing: &Placing<'_>) -> Result<Outcome, PlaceError> {
         // What a plan fits is often all that fits.
         let factor = if reached { fits * (1.0 + ENOUGH) } else { f64::midpoint(fits, at_most) };
         let scaled = placing.problem.scaled(factor);
-        match placing.bundles(&scaled, true) {
+        match placing.bundles(&scaled, true, placing.left()) {
             (Some(plan), _) => {
                 fits = f64::max(factor, largest(&scaled, &plan) * factor).min(at_most);
                 reached = !reached;
@@ -69,7 +83,7 @@ fn by_halves(placing: &Placing<'_>) -> Result<Outcome, PlaceError> {
     if fits <= ROUNDING {
         return Ok(Outcome::Demand { factor: 0.0, at_most, hopeless: Vec::new(), plan: None });
     }
-    let (plan, bound) = placing.bundles(&placing.problem.scaled(fits), false);
+    let (plan, bound) = placing.bundles(&placing.problem.scaled(fits), false, placing.left());
     Ok(Outcome::Demand { factor: fits, at_most, hopeless: Vec::new(), plan: plan.map(|plan| (plan, bound)) })
 }
 

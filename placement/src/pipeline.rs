@@ -41,16 +41,21 @@ impl Parts {
     /// If there are more than are looked at: in words.
     pub(crate) fn new(pipeline: &Pipeline, problem: &Problem) -> Result<Self, String> {
         let half = Span::from_nanos(pipeline.deadline.as_nanos() / 2);
-        let least: Vec<Span> = (0..pipeline.stages.len()).map(|stage| shortest_from(pipeline, stage)).collect();
+        let least: Vec<Span> =
+            (0..pipeline.stages.len()).map(|stage| shortest_from(pipeline, stage)).collect();
         let mut posts: Vec<(usize, usize, Post)> = Vec::new();
         let mut all: Vec<Part> = Vec::new();
         for (stage, of) in pipeline.stages.iter().enumerate() {
             let before: Vec<Option<usize>> = match of.parent {
                 None => vec![None],
-                Some(parent) => (0..all.len()).filter(|&i| posts[all[i].post].0 == parent).map(Some).collect(),
+                Some(parent) => {
+                    (0..all.len()).filter(|&i| posts[all[i].post].0 == parent).map(Some).collect()
+                }
             };
-            let mut lefts: Vec<Span> =
-                before.iter().map(|before| half.saturating_sub(before.map_or(Span::ZERO, |i| all[i].time))).collect();
+            let mut lefts: Vec<Span> = before
+                .iter()
+                .map(|before| half.saturating_sub(before.map_or(Span::ZERO, |i| all[i].time)))
+                .collect();
             lefts.sort_unstable();
             lefts.dedup();
             let below = pipeline.children(stage).map(|child| least[child]).max().unwrap_or(Span::ZERO);
@@ -110,7 +115,9 @@ fn useful(pipeline: &Pipeline, stage: usize, class: usize, below: Span, lefts: &
         let all: Vec<Post> = batches.iter().map(post).collect();
         let beaten = |post: &Post| {
             let better = |other: &Post| {
-                other.time <= post.time && other.peak >= post.peak && (other.time, other.peak) != (post.time, post.peak)
+                other.time <= post.time
+                    && other.peak >= post.peak
+                    && (other.time, other.peak) != (post.time, post.peak)
             };
             all.iter().any(better)
         };
@@ -134,15 +141,23 @@ fn useful(pipeline: &Pipeline, stage: usize, class: usize, below: Span, lefts: &
 fn product(pipeline: &Pipeline, variants: &[(usize, usize)]) -> f64 {
     let all = pipeline.stages.iter().flat_map(|stage| &stage.variants).map(|variant| variant.accuracy);
     let whole = if all.fold(0.0, f64::max) > 1.0 { 100.0 } else { 1.0 };
-    variants.iter().map(|&(stage, variant)| pipeline.stages[stage].variants[variant].accuracy / whole).product::<f64>() * whole
+    variants
+        .iter()
+        .map(|&(stage, variant)| pipeline.stages[stage].variants[variant].accuracy / whole)
+        .product::<f64>()
+        * whole
 }
 
 /// The least time from the start of a batch of `stage` to the last answer.
 fn shortest_from(pipeline: &Pipeline, stage: usize) -> Span {
-    let times = pipeline.stages[stage].variants.iter().flat_map(|variant| &variant.runs).filter_map(|runs| match runs {
-        Runs::Batches(batches) => batches.iter().map(|(_, time)| *time).min(),
-        Runs::Peak(_) => None,
-    });
-    let below = pipeline.children(stage).map(|child| shortest_from(pipeline, child)).max().unwrap_or(Span::ZERO);
+    let times =
+        pipeline.stages[stage].variants.iter().flat_map(|variant| &variant.runs).filter_map(
+            |runs| match runs {
+                Runs::Batches(batches) => batches.iter().map(|(_, time)| *time).min(),
+                Runs::Peak(_) => None,
+            },
+        );
+    let below =
+        pipeline.children(stage).map(|child| shortest_from(pipeline, child)).max().unwrap_or(Span::ZERO);
     times.min().unwrap_or(Span::ZERO) + below
 }

@@ -1,6 +1,6 @@
 //! From a problem to a verified plan, a bound on every other, or what is in the way.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::bundle::{self, Demand};
 use crate::configuration;
@@ -8,6 +8,7 @@ use crate::factor;
 use crate::plan::{self, Plan};
 use crate::problem::Problem;
 use crate::promise::Keeping;
+use crate::until::Until;
 use crate::verify;
 use crate::whole::{self, Aim, Columns};
 
@@ -79,8 +80,8 @@ pub enum Outcome {
 /// # Errors
 /// As [`PlaceError`] says.
 pub fn place(problem: &Problem, time: Duration) -> Result<Placed, PlaceError> {
-    let start = Instant::now();
-    let outcome = Placing { problem, end: start + time }.outcome()?;
+    let end = Until::after(time);
+    let outcome = Placing { problem, end }.outcome()?;
     let plan = match &outcome {
         Outcome::Fits { plan, .. } => Some((plan, 1.0)),
         Outcome::Demand { plan: Some((plan, _)), factor, .. } => Some((plan, *factor)),
@@ -89,7 +90,7 @@ pub fn place(problem: &Problem, time: Duration) -> Result<Placed, PlaceError> {
     if let Some((plan, factor)) = plan {
         verify::verify(&problem.scaled(factor), plan).map_err(PlaceError::Verify)?;
     }
-    Ok(Placed { outcome, took: start.elapsed() })
+    Ok(Placed { outcome, took: end.took() })
 }
 
 /// A plan, if one was found, and the bound on all.
@@ -97,7 +98,7 @@ pub(crate) type Best = (Option<Plan>, f64);
 
 pub(crate) struct Placing<'a> {
     pub(crate) problem: &'a Problem,
-    pub(crate) end: Instant,
+    pub(crate) end: Until,
 }
 
 impl Placing<'_> {
@@ -111,7 +112,7 @@ impl Placing<'_> {
     }
 
     pub(crate) fn left(&self) -> Duration {
-        self.end.saturating_duration_since(Instant::now()).max(Duration::from_millis(10))
+        self.end.left()
     }
 
     /// Whether services share nothing but the number of devices.
@@ -122,33 +123,46 @@ impl Placing<'_> {
     /// The best plan for all demand.
     pub(crate) fn best(&self) -> Result<Best, PlaceError> {
         if !self.is_separable() {
-            return self.whole(self.problem, self.left());
+            return self.whole(self.problem, None, self.left());
         }
-        let (plan, bound) = self.bundles(self.problem, false);
+        let (plan, bound) = self.bundles(self.problem, false, self.left() / 2);
         let devices: u32 = self.problem.classes.iter().map(|(_, count)| count).sum();
-        if devices > FEW_DEVICES || self.problem.services.iter().all(|service| service.promise.is_none()) {
+        let promised = self.problem.services.iter().any(|service| service.promise.is_some());
+        let proven =
+            bound == f64::NEG_INFINITY || plan.as_ref().is_some_and(|plan| bound - plan.accuracy <= PROVEN);
+        if proven && (devices > FEW_DEVICES || !promised) {
             return Ok((plan, bound));
         }
-        // A pool of several kinds may keep a promise that no two kinds do.
-        let (pooled, most) = self.whole(self.problem, if plan.is_some() { self.left() / PART } else { self.left() })?;
+        // A pool of several kinds may keep a promise that no two kinds do; and where services are few and devices many, the whole
+        // program may find what bundles do not.
+        let least = plan.as_ref().map(|plan| plan.accuracy);
+        let (pooled, most) = self.whole(self.problem, least, self.left() / if proven { PART } else { 1 })?;
         let accuracy = |plan: &Option<Plan>| plan.as_ref().map_or(f64::NEG_INFINITY, |plan| plan.accuracy);
-        // The bound of the bundles is on plans that keep promises by quotas.
-        Ok(if accuracy(&pooled) > accuracy(&plan) + 1e-9 { (pooled, most) } else { (plan, bound) })
+        let better = accuracy(&pooled) > accuracy(&plan) + 1e-9;
+        // The bound of bundles is on plans that keep promises by quotas, the other on all.
+        let bound = if proven && !better {
+            bound
+        } else {
+            most.min(if proven { most } else { bound.max(accuracy(&pooled)) })
+        };
+        Ok((if better { pooled } else { plan }, bound))
     }
 
     /// The best plan by bundles, for a problem that is separable; or the `first` that serves all.
-    pub(crate) fn bundles(&self, problem: &Problem, first: bool) -> Best {
+    pub(crate) fn bundles(&self, problem: &Problem, first: bool, time: Duration) -> Best {
         let worth = problem.worth();
         let classes = problem.classes.len();
         let demands = problem.services.iter().map(|service| Demand {
             rate: service.demand,
             worth: service.weight / worth,
             promised: service.promise.is_some(),
-            configurations: (0..classes).flat_map(|class| configuration::alone(problem, service, class)).collect(),
+            configurations: (0..classes)
+                .flat_map(|class| configuration::alone(problem, service, class))
+                .collect(),
         });
         let demands: Vec<Demand> = demands.collect();
         let counts: Vec<u32> = problem.classes.iter().map(|(_, count)| *count).collect();
-        let solved = bundle::solve(&demands, &counts, first, self.left());
+        let solved = bundle::solve(&demands, &counts, first, time);
         let plan = solved.plan.map(|hosted| {
             let mut plan = Plan { accuracy: hosted.value, ..Plan::default() };
             for (s, (demand, counts)) in demands.iter().zip(&hosted.counts).enumerate() {
@@ -164,10 +178,16 @@ impl Placing<'_> {
         (plan, solved.bound)
     }
 
-    /// The best plan by the whole program.
-    pub(crate) fn whole(&self, problem: &Problem, time: Duration) -> Result<Best, PlaceError> {
+    /// The best plan by the whole program, or none if none is worth more than `least`.
+    pub(crate) fn whole(
+        &self,
+        problem: &Problem,
+        least: Option<f64>,
+        time: Duration,
+    ) -> Result<Best, PlaceError> {
         let columns = Columns::new(problem).map_err(PlaceError::Size)?;
-        let whole = whole::solve(problem, &columns, Aim::Accuracy, time).map_err(PlaceError::Solver)?;
+        let whole =
+            whole::solve(problem, &columns, Aim::Accuracy, least, time).map_err(PlaceError::Solver)?;
         Ok((whole.plan, whole.bound))
     }
 }

@@ -75,12 +75,22 @@ impl Plan {
 }
 
 /// Adds what `counts` devices of each of a service's configurations answer of its demand at best, the most accurate first.
-pub(crate) fn host(plan: &mut Plan, service: usize, demand: f64, configurations: &[Configuration], counts: &[u32]) {
+pub(crate) fn host(
+    plan: &mut Plan,
+    service: usize,
+    demand: f64,
+    configurations: &[Configuration],
+    counts: &[u32],
+) {
     let mut parts: Vec<(f64, f64, usize, usize)> = Vec::new();
     let first = plan.devices.len();
     let held = configurations.iter().zip(counts).filter(|(_, count)| **count > 0);
     for (i, (configuration, &count)) in held.clone().enumerate() {
-        plan.devices.push(Devices { class: configuration.class, count, held: Held::Alone(service, configuration.clone()) });
+        plan.devices.push(Devices {
+            class: configuration.class,
+            count,
+            held: Held::Alone(service, configuration.clone()),
+        });
         for (s, (capacity, slope)) in crate::bundle::segments(configuration, 1.0).into_iter().enumerate() {
             parts.push((slope, capacity * f64::from(count), i, s));
         }

@@ -126,8 +126,10 @@ fn keeps(promise: &Promise, deadline: Span, pool: &[(Shape, u32)], longest: Span
 /// taken at which the sum is least.
 fn at_most(promise: &Promise, deadline: Span, shapes: &[(Shape, f64)]) -> Vec<f64> {
     let rate = promise.rate();
-    let in_long_run: Vec<f64> =
-        shapes.iter().map(|(shape, _)| if rate > 0.0 { (shape.rate() / rate).min(1.0) } else { 1.0 }).collect();
+    let in_long_run: Vec<f64> = shapes
+        .iter()
+        .map(|(shape, _)| if rate > 0.0 { (shape.rate() / rate).min(1.0) } else { 1.0 })
+        .collect();
     let at = |rise: Rise| -> Vec<f64> {
         let share = |shape: &Shape| {
             let done = u64::from(shape.batch) * shape.batches_by(rise.length + deadline);

@@ -47,7 +47,9 @@ impl Shape {
     #[must_use]
     pub fn batches_by(&self, span: Span) -> u64 {
         let (time, others) = (u128::from(self.time.as_nanos()), u128::from(self.others.as_nanos()));
-        let Some(left) = span.as_nanos().checked_sub(self.blocked.as_nanos()).map(u128::from) else { return 0 };
+        let Some(left) = span.as_nanos().checked_sub(self.blocked.as_nanos()).map(u128::from) else {
+            return 0;
+        };
         // The i-th ends at ⌈i/turn⌉·others + i·time: whole rounds, and then what is left of one.
         let turn = u128::from(self.turn);
         let rounds = left / (others + turn * time);
@@ -187,7 +189,8 @@ mod tests {
     /// The ends of batches one after another, by definition.
     fn ends(shape: &Shape) -> impl Iterator<Item = u64> + '_ {
         let (time, others) = (shape.time.as_nanos(), shape.others.as_nanos());
-        (1u64..).map(move |i| shape.blocked.as_nanos() + i.div_ceil(u64::from(shape.turn)) * others + i * time)
+        (1u64..)
+            .map(move |i| shape.blocked.as_nanos() + i.div_ceil(u64::from(shape.turn)) * others + i * time)
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! Looks at a plan by itself: nothing here uses what found it.
 
-use planner::problem::raw;
 use planner::Number;
+use planner::problem::raw;
 use rt_core::{MAX_BATCH, MAX_WORKERS, Span};
 
 use crate::plan::{Held, Of, Plan};
@@ -20,13 +20,15 @@ const MAX_RISES: usize = 1_000_000;
 /// What is wrong, in words.
 pub(crate) fn verify(problem: &Problem, plan: &Plan) -> Result<(), String> {
     for (class, (name, count)) in problem.classes.iter().enumerate() {
-        let used: u64 = plan.devices.iter().filter(|devices| devices.class == class).map(|d| u64::from(d.count)).sum();
+        let used: u64 =
+            plan.devices.iter().filter(|devices| devices.class == class).map(|d| u64::from(d.count)).sum();
         if used > u64::from(*count) {
             return Err(format!("{used} devices of class {name}, there are {count}"));
         }
     }
     for (i, devices) in plan.devices.iter().enumerate() {
-        let busy: f64 = plan.flows.iter().filter(|flow| flow.devices == i).map(|flow| flow.rate / flow.post.peak).sum();
+        let busy: f64 =
+            plan.flows.iter().filter(|flow| flow.devices == i).map(|flow| flow.rate / flow.post.peak).sum();
         if busy > f64::from(devices.count) * (1.0 + EPSILON) + EPSILON {
             return Err(format!("{} devices are busy for {busy} seconds a second", devices.count));
         }
@@ -36,9 +38,13 @@ pub(crate) fn verify(problem: &Problem, plan: &Plan) -> Result<(), String> {
         let flows = || plan.flows.iter().filter(|flow| flow.of == Of::Service(s));
         let served: f64 = flows().map(|flow| flow.rate).sum();
         if (served - service.demand).abs() > EPSILON * service.demand.max(1.0) {
-            return Err(format!("{served} of {} requests a second of {} are served", service.demand, service.name));
+            return Err(format!(
+                "{served} of {} requests a second of {} are served",
+                service.demand, service.name
+            ));
         }
-        worth += service.weight * flows().map(|flow| flow.rate * service.variants[flow.post.variant].accuracy).sum::<f64>();
+        worth += service.weight
+            * flows().map(|flow| flow.rate * service.variants[flow.post.variant].accuracy).sum::<f64>();
         if let Some(promise) = &service.promise {
             let rule = plan.promises.iter().find(|(of, _)| *of == s).map(|(_, rule)| rule);
             let rule = rule.ok_or_else(|| format!("nothing keeps the promise of {}", service.name))?;
@@ -53,7 +59,10 @@ pub(crate) fn verify(problem: &Problem, plan: &Plan) -> Result<(), String> {
                 flows(parent).map(|flow| flow.rate * of.requests[flow.post.variant]).sum()
             });
             if (served - comes).abs() > EPSILON * comes.max(1.0) {
-                return Err(format!("{served} of {comes} requests a second of {}, stage {}, are served", pipeline.name, of.name));
+                return Err(format!(
+                    "{served} of {comes} requests a second of {}, stage {}, are served",
+                    pipeline.name, of.name
+                ));
             }
         }
     }
@@ -77,14 +86,17 @@ fn kept(plan: &Plan, s: usize, service: &Service, promise: &Promise, rule: &Rule
         }
     }
     match rule {
-        Rule::Pool(kinds) if kinds.iter().any(|(shape, _)| !shape.is_plain()) => Err("a pool of devices that do more".to_owned()),
+        Rule::Pool(kinds) if kinds.iter().any(|(shape, _)| !shape.is_plain()) => {
+            Err("a pool of devices that do more".to_owned())
+        }
         Rule::Pool(kinds) => certified(service, promise, kinds),
         Rule::Quotas(kinds) => {
             let all: f64 = kinds.iter().map(|(_, count, quota)| f64::from(*count) * quota).sum();
             for (i, &(shape, count, quota)) in kinds.iter().enumerate() {
                 // What goes to a kind: of any mandatory requests in a row its share, rounded up. The last takes what is left.
                 let share = if kinds.len() == 1 { 1.0 } else { f64::from(count) * quota / all };
-                by_kind(service, promise, shape, count, share).map_err(|reason| format!("kind {i}: {reason}"))?;
+                by_kind(service, promise, shape, count, share)
+                    .map_err(|reason| format!("kind {i}: {reason}"))?;
                 if kinds.len() == 1 && shape.is_plain() {
                     certified(service, promise, &[(shape, count)])?;
                 }
@@ -127,10 +139,15 @@ fn by_kind(service: &Service, promise: &Promise, shape: Shape, count: u32, share
         let batches = shape.batches_by(by);
         let most = (share * rise.requests as f64 - EPSILON).ceil() as u64;
         if per_round * batches < most {
-            return Err(format!("{most} requests come within {} ns and {} are answered", rise.length.as_nanos(), per_round * batches));
+            return Err(format!(
+                "{most} requests come within {} ns and {} are answered",
+                rise.length.as_nanos(),
+                per_round * batches
+            ));
         }
         // Whatever comes from here on is no worse.
-        let caught_up = supply * (by.as_secs_f64() - shape.blocked.as_secs_f64()) - per_round as f64 * f64::from(shape.turn);
+        let caught_up = supply * (by.as_secs_f64() - shape.blocked.as_secs_f64())
+            - per_round as f64 * f64::from(shape.turn);
         if caught_up >= comes * rise.length.as_secs_f64() + promise.excess() * share + 1.0 {
             return Ok(());
         }
@@ -141,13 +158,21 @@ fn by_kind(service: &Service, promise: &Promise, shape: Shape, count: u32, share
 /// Whether admission promises it, of workers that can be told to it; others have been looked at by definition alone.
 fn certified(service: &Service, promise: &Promise, kinds: &[(Shape, u32)]) -> Result<(), String> {
     let all: u32 = kinds.iter().map(|(_, count)| count).sum();
-    let beyond = all as usize > MAX_WORKERS || kinds.iter().any(|(shape, _)| shape.batch as usize > MAX_BATCH);
+    let beyond =
+        all as usize > MAX_WORKERS || kinds.iter().any(|(shape, _)| shape.batch as usize > MAX_BATCH);
     if beyond {
-        return if kinds.len() == 1 { Ok(()) } else { Err("a pool of more workers than admission knows".to_owned()) };
+        return if kinds.len() == 1 {
+            Ok(())
+        } else {
+            Err("a pool of more workers than admission knows".to_owned())
+        };
     }
     let nanos = |span: Span| Number::whole(span.as_nanos());
-    let workers = kinds.iter().map(|&(shape, count)| {
-        raw::Workers { count: count as usize, batch: shape.batch as usize, time: Some(nanos(shape.time)), times: None }
+    let workers = kinds.iter().map(|&(shape, count)| raw::Workers {
+        count: count as usize,
+        batch: shape.batch as usize,
+        time: Some(nanos(shape.time)),
+        times: None,
     });
     let windows = promise.windows.iter().map(|&(count, length)| (count, nanos(length))).collect();
     let problem = raw::Problem {

@@ -7,6 +7,9 @@ use microlp::{ComparisonOp, OptimizationDirection, Variable};
 use placement::{Answer, Problem, place};
 use serde_json::{Value, json};
 
+/// Accuracy, and by class the time of each size of batch.
+type Variant = (f64, Vec<Vec<(u64, u64)>>);
+
 /// A source of numbers that are the same everywhere.
 struct Dice(u64);
 
@@ -41,7 +44,7 @@ struct Service {
     deadline: u64,
     weight: f64,
     /// Accuracy, and by class the time of each batch.
-    variants: Vec<(f64, Vec<Vec<(u64, u64)>>)>,
+    variants: Vec<Variant>,
     /// Requests, window, share that is mandatory.
     promise: Option<(u64, u64, u64, u64)>,
 }
@@ -58,7 +61,11 @@ impl Service {
         let rate = (turn * batch) as f64 / (others + turn * time) as f64;
         let mut quota: f64 = (rate * (window * of) as f64 / (count * hits) as f64).min(1.0);
         for (length, requests) in self.rises() {
-            let done = (1..).take_while(|i: &u64| blocked + i.div_ceil(turn) * others + i * time <= length + self.deadline).count();
+            let done = (1..)
+                .take_while(|i: &u64| {
+                    blocked + i.div_ceil(turn) * others + i * time <= length + self.deadline
+                })
+                .count();
             quota = quota.min((batch * done as u64) as f64 / requests as f64);
         }
         quota
@@ -68,8 +75,18 @@ impl Service {
     fn posts(&self, class: usize, alone: bool) -> Vec<(usize, u64, u64)> {
         let mut posts = Vec::new();
         for (variant, (_, classes)) in self.variants.iter().enumerate() {
-            let fits = |time: u64| if self.promise.is_none() && alone { 2 * time <= self.deadline } else { time <= self.deadline };
-            let mut all: Vec<_> = classes[class].iter().filter(|(_, time)| fits(*time)).map(|&(b, t)| (variant, b, t)).collect();
+            let fits = |time: u64| {
+                if self.promise.is_none() && alone {
+                    2 * time <= self.deadline
+                } else {
+                    time <= self.deadline
+                }
+            };
+            let mut all: Vec<_> = classes[class]
+                .iter()
+                .filter(|(_, time)| fits(*time))
+                .map(|&(b, t)| (variant, b, t))
+                .collect();
             if self.promise.is_none() && alone {
                 // Without a promise the best peak alone.
                 all.sort_by(|a, b| (b.1 * a.2).cmp(&(a.1 * b.2)));
@@ -96,25 +113,34 @@ impl Service {
             return true;
         }
         // One queue, the longest batch of which blocks all.
-        let plain: Vec<[u64; 5]> =
-            parts.iter().filter_map(|part| part.kind).map(|(kind, _)| kind).filter(|k| k[4] == 0 && k[1] == k[2]).collect();
+        let plain: Vec<[u64; 5]> = parts
+            .iter()
+            .filter_map(|part| part.kind)
+            .map(|(kind, _)| kind)
+            .filter(|k| k[4] == 0 && k[1] == k[2])
+            .collect();
         plain.iter().any(|longest| {
             let pool = || plain.iter().filter(|kind| kind[1] <= longest[1]);
             let rate: f64 = pool().map(|kind| kind[0] as f64 / kind[1] as f64).sum();
-            let (count, window, hits, of) = self.promise.unwrap();
+            let (count, window, hits, of) = self.promise.expect("a promise");
             let enough = rate * (window * of) as f64 >= (count * hits) as f64 * (1.0 + 1e-3);
-            enough && self.rises().all(|(length, requests)| {
-                let left = (length + self.deadline).saturating_sub(longest[1]);
-                pool().map(|kind| kind[0] * (left / kind[1])).sum::<u64>() >= requests
-            })
+            enough
+                && self.rises().all(|(length, requests)| {
+                    let left = (length + self.deadline).saturating_sub(longest[1]);
+                    pool().map(|kind| kind[0] * (left / kind[1])).sum::<u64>() >= requests
+                })
         })
     }
 }
 
 /// All that a device of a class may hold.
 fn hosted(services: &[Service], class: usize, rounds: &[(u64, u64)], switch: bool) -> Vec<Hosted> {
-    let post = |s: usize, (variant, batch, time): (usize, u64, u64)| (time as f64 / 1e3 / batch as f64, services[s].variants[variant].0);
-    let kind = |s: usize, kind: [u64; 5]| services[s].promise.map(|_| (kind, services[s].quota(kind))).filter(|(_, quota)| *quota > 0.0);
+    let post = |s: usize, (variant, batch, time): (usize, u64, u64)| {
+        (time as f64 / 1e3 / batch as f64, services[s].variants[variant].0)
+    };
+    let kind = |s: usize, kind: [u64; 5]| {
+        services[s].promise.map(|_| (kind, services[s].quota(kind))).filter(|(_, quota)| *quota > 0.0)
+    };
     let mut all: Vec<Hosted> = vec![Vec::new()];
     for (s, service) in services.iter().enumerate() {
         for base in service.posts(class, true) {
@@ -123,7 +149,11 @@ fn hosted(services: &[Service], class: usize, rounds: &[(u64, u64)], switch: boo
             if !switch || service.promise.is_none() {
                 continue;
             }
-            for better in service.posts(class, true).into_iter().filter(|b| service.variants[b.0].0 > service.variants[base.0].0) {
+            for better in service
+                .posts(class, true)
+                .into_iter()
+                .filter(|b| service.variants[b.0].0 > service.variants[base.0].0)
+            {
                 let kind = kind(s, [base.1, base.2, base.2.max(better.2), 1, 0]);
                 if kind.is_some() {
                     all.push(vec![Part { service: s, posts: vec![post(s, base), post(s, better)], kind }]);
@@ -131,14 +161,19 @@ fn hosted(services: &[Service], class: usize, rounds: &[(u64, u64)], switch: boo
             }
         }
         for (other, theirs) in services.iter().enumerate().skip(s + 1) {
-            for (a, b) in service.posts(class, false).into_iter().flat_map(|a| theirs.posts(class, false).into_iter().map(move |b| (a, b))) {
+            for (a, b) in service
+                .posts(class, false)
+                .into_iter()
+                .flat_map(|a| theirs.posts(class, false).into_iter().map(move |b| (a, b)))
+            {
                 for &(turn, turn_of_other) in rounds {
                     let part = |s: usize, own: (usize, u64, u64), turn: u64, others: u64| {
                         let shape = [own.1, own.2, own.2, turn, others];
                         let in_time = own.2 + others + own.2 <= services[s].deadline;
                         in_time.then(|| Part { service: s, posts: vec![post(s, own)], kind: kind(s, shape) })
                     };
-                    let both = [part(s, a, turn, b.2 * turn_of_other), part(other, b, turn_of_other, a.2 * turn)];
+                    let both =
+                        [part(s, a, turn, b.2 * turn_of_other), part(other, b, turn_of_other, a.2 * turn)];
                     if let [Some(one), Some(two)] = both {
                         all.push(vec![one, two]);
                     }
@@ -179,13 +214,17 @@ fn filled(services: &[Service], devices: &[&Hosted]) -> Option<f64> {
 
 /// The best of all hostings.
 fn enumerated(services: &[Service], classes: &[usize], rounds: &[(u64, u64)], switch: bool) -> Option<f64> {
-    let all: Vec<Vec<Hosted>> = (0..classes.len()).map(|class| hosted(services, class, rounds, switch)).collect();
+    let all: Vec<Vec<Hosted>> =
+        (0..classes.len()).map(|class| hosted(services, class, rounds, switch)).collect();
     let mut slots: Vec<usize> = Vec::new();
     classes.iter().enumerate().for_each(|(class, &count)| slots.extend(std::iter::repeat_n(class, count)));
     let mut best: Option<f64> = None;
     let mut chosen: Vec<usize> = Vec::new();
     fn descend<'a>(
-        slots: &[usize], all: &'a [Vec<Hosted>], chosen: &mut Vec<usize>, judge: &mut dyn FnMut(&[&'a Hosted]),
+        slots: &[usize],
+        all: &'a [Vec<Hosted>],
+        chosen: &mut Vec<usize>,
+        judge: &mut dyn FnMut(&[&'a Hosted]),
     ) {
         let at = chosen.len();
         if at == slots.len() {
@@ -202,7 +241,8 @@ fn enumerated(services: &[Service], classes: &[usize], rounds: &[(u64, u64)], sw
     }
     descend(&slots, &all, &mut chosen, &mut |devices| {
         let kept = services.iter().enumerate().all(|(s, service)| {
-            let parts: Vec<&Part> = devices.iter().flat_map(|held| held.iter()).filter(|part| part.service == s).collect();
+            let parts: Vec<&Part> =
+                devices.iter().flat_map(|held| held.iter()).filter(|part| part.service == s).collect();
             service.kept(&parts)
         });
         if kept && let Some(value) = filled(services, devices) {
@@ -214,9 +254,10 @@ fn enumerated(services: &[Service], classes: &[usize], rounds: &[(u64, u64)], sw
 
 fn as_json(services: &[Service], classes: &[usize], rounds: &[(u64, u64)], switch: bool) -> Value {
     let name = |class: usize| format!("c{class}");
-    let devices: BTreeMap<String, usize> = classes.iter().enumerate().map(|(class, &count)| (name(class), count)).collect();
+    let devices: BTreeMap<String, usize> =
+        classes.iter().enumerate().map(|(class, &count)| (name(class), count)).collect();
     let of = |service: &Service| {
-        let variant = |(v, (accuracy, classes)): (usize, &(f64, Vec<Vec<(u64, u64)>>))| {
+        let variant = |(v, (accuracy, classes)): (usize, &Variant)| {
             let times: BTreeMap<String, BTreeMap<String, u64>> = classes
                 .iter()
                 .enumerate()
@@ -254,7 +295,13 @@ fn random(dice: &mut Dice, most_services: u64) -> (Vec<Service>, Vec<usize>) {
             let of = dice.within(1, 4);
             (dice.within(1, 6), dice.within(4, 30), dice.within(1, of), of)
         });
-        Service { demand: dice.within(10, 250) as f64, deadline, weight: dice.within(1, 3) as f64, variants, promise }
+        Service {
+            demand: dice.within(10, 250) as f64,
+            deadline,
+            weight: dice.within(1, 3) as f64,
+            variants,
+            promise,
+        }
     };
     let services = (0..dice.within(1, most_services)).map(|_| service(dice)).collect();
     (services, classes)
@@ -267,13 +314,18 @@ fn compare(seed: u64, problems: usize, most_services: u64, rounds: &[(u64, u64)]
         let (services, classes) = random(&mut dice, most_services);
         let text = as_json(&services, &classes, rounds, switch).to_string();
         let parsed = Problem::parse(&text).expect("a problem");
-        let placed = place(&parsed, Duration::from_secs(60)).unwrap_or_else(|error| panic!("{problem}: {error}: {text}"));
+        let placed = place(&parsed, Duration::from_secs(60))
+            .unwrap_or_else(|error| panic!("{problem}: {error}: {text}"));
         let answer = Answer::new(&parsed, &placed);
         let best = enumerated(&services, &classes, rounds, switch);
         assert_eq!(answer.feasible, best.is_some(), "{problem}: {best:?}: {text}");
         if let (Some(best), Some(found)) = (best, answer.accuracy) {
             assert!((found - best).abs() < 1e-3, "{problem}: found {found}, best {best}: {text}");
-            assert!(answer.bound.is_some_and(|bound| bound >= best - 1e-6), "{problem}: {:?} bounds {best}: {text}", answer.bound);
+            assert!(
+                answer.bound.is_some_and(|bound| bound >= best - 1e-6),
+                "{problem}: {:?} bounds {best}: {text}",
+                answer.bound
+            );
             fit += 1;
         }
     }

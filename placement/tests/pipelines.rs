@@ -7,6 +7,9 @@ use microlp::{ComparisonOp, OptimizationDirection, Variable};
 use placement::{Answer, Problem, place};
 use serde_json::{Value, json};
 
+/// Accuracy, and by class the time of each size of batch.
+type Variant = (f64, Vec<Vec<(u64, u64)>>);
+
 struct Dice(u64);
 
 impl Dice {
@@ -26,7 +29,7 @@ struct Tree {
     slo: u64,
     demand: f64,
     /// Of each stage and variant: accuracy, and times by class and batch.
-    stages: Vec<Vec<(f64, Vec<Vec<(u64, u64)>>)>>,
+    stages: Vec<Vec<Variant>>,
     /// Requests of a leaf by variant of the root.
     requests: Vec<Vec<f64>>,
 }
@@ -47,14 +50,15 @@ impl Tree {
                 .collect()
         };
         let stages = (0..=leaves).map(|_| variants()).collect();
-        let requests = (0..leaves).map(|_| (0..2).map(|_| dice.within(2, 30) as f64 / 10.0).collect()).collect();
+        let requests =
+            (0..leaves).map(|_| (0..2).map(|_| dice.within(2, 30) as f64 / 10.0).collect()).collect();
         Self { slo: dice.within(20, 90), demand: dice.within(5, 120) as f64, stages, requests }
     }
 
     fn as_json(&self, devices: &[usize]) -> Value {
         let class = |c: usize| format!("c{c}");
-        let variants = |of: &[(f64, Vec<Vec<(u64, u64)>>)]| -> Vec<Value> {
-            let variant = |(v, (accuracy, classes)): (usize, &(f64, Vec<Vec<(u64, u64)>>))| {
+        let variants = |of: &[Variant]| -> Vec<Value> {
+            let variant = |(v, (accuracy, classes)): (usize, &Variant)| {
                 let times: BTreeMap<_, BTreeMap<_, _>> = classes
                     .iter()
                     .enumerate()
@@ -68,12 +72,14 @@ impl Tree {
         let mut mult: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
         for (leaf, requests) in self.requests.iter().enumerate() {
             let name = format!("leaf{leaf}");
-            stages.push(json!({"name": name, "parent": "root", "variants": variants(&self.stages[leaf + 1])}));
+            stages
+                .push(json!({"name": name, "parent": "root", "variants": variants(&self.stages[leaf + 1])}));
             for (v, of) in requests.iter().enumerate() {
                 mult.entry(format!("v{v}")).or_default().insert(name.clone(), *of);
             }
         }
-        let devices: BTreeMap<_, _> = devices.iter().enumerate().map(|(c, count)| (class(c), count)).collect();
+        let devices: BTreeMap<_, _> =
+            devices.iter().enumerate().map(|(c, count)| (class(c), count)).collect();
         json!({"devices": devices, "pipelines": [
             {"name": "p", "slo": self.slo, "demand": self.demand, "stages": stages, "mult": {"root": mult}}]})
     }
@@ -142,13 +148,16 @@ impl Tree {
             let mut of_class: Vec<Vec<usize>> = vec![Vec::new()];
             for _ in 0..count {
                 let longer = of_class.iter().flat_map(|set| {
-                    (set.last().copied().unwrap_or(0)..posts.len()).map(move |i| [set.as_slice(), &[i]].concat())
+                    (set.last().copied().unwrap_or(0)..posts.len())
+                        .map(move |i| [set.as_slice(), &[i]].concat())
                 });
                 of_class = longer.collect();
             }
             let both = sets.iter().flat_map(|set| {
                 let posts = &posts;
-                of_class.iter().map(move |more| set.iter().copied().chain(more.iter().map(|&i| posts[i])).collect::<Vec<_>>())
+                of_class.iter().map(move |more| {
+                    set.iter().copied().chain(more.iter().map(|&i| posts[i])).collect::<Vec<_>>()
+                })
             });
             sets = both.collect();
         }
@@ -164,7 +173,8 @@ fn plans_of_small_pipelines_are_as_good_as_the_best_of_all() {
         let tree = Tree::random(&mut dice, counts.len());
         let text = tree.as_json(&counts).to_string();
         let parsed = Problem::parse(&text).expect("a problem");
-        let placed = place(&parsed, Duration::from_secs(60)).unwrap_or_else(|error| panic!("{problem}: {error}: {text}"));
+        let placed = place(&parsed, Duration::from_secs(60))
+            .unwrap_or_else(|error| panic!("{problem}: {error}: {text}"));
         let answer = Answer::new(&parsed, &placed);
         let best = tree.enumerated(&counts);
         assert_eq!(answer.feasible, best.is_some(), "{problem}: {best:?}: {text}");

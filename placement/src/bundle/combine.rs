@@ -26,7 +26,13 @@ struct State {
 
 /// Chooses from `bundles`, of each service in order of loss, so that at most `counts` devices of each class are used and at most
 /// `limit` is lost; an unused device loses its price.
-pub(super) fn combine(bundles: &[&[Bundle]], counts: &[u32], prices: &[f64], limit: f64, states: usize) -> Combined {
+pub(super) fn combine(
+    bundles: &[&[Bundle]],
+    counts: &[u32],
+    prices: &[f64],
+    limit: f64,
+    states: usize,
+) -> Combined {
     let states = states.min(MAX_STATES);
     let mut order: Vec<usize> = (0..bundles.len()).collect();
     order.sort_by_key(|&s| bundles[s].len());
@@ -37,7 +43,9 @@ pub(super) fn combine(bundles: &[&[Bundle]], counts: &[u32], prices: &[f64], lim
         let Some(first) = bundles[s].first() else { return Combined { best: None, complete: true } };
         least[i] = least[i + 1] + first.loss;
         most[i] = (0..counts.len())
-            .map(|c| most[i + 1][c] + bundles[s].iter().map(|bundle| of_class(bundle.used, c)).max().unwrap_or(0))
+            .map(|c| {
+                most[i + 1][c] + bundles[s].iter().map(|bundle| of_class(bundle.used, c)).max().unwrap_or(0)
+            })
             .collect();
     }
     let idle = |used: Use, more: &[u32]| -> f64 {
@@ -80,7 +88,8 @@ pub(super) fn combine(bundles: &[&[Bundle]], counts: &[u32], prices: &[f64], lim
     }
     let none = vec![0; counts.len()];
     let all = layers.last().map(Vec::as_slice).unwrap_or_default().iter().enumerate();
-    let best = all.map(|(i, state)| (state.loss + idle(state.used, &none), i)).min_by(|a, b| a.0.total_cmp(&b.0));
+    let best =
+        all.map(|(i, state)| (state.loss + idle(state.used, &none), i)).min_by(|a, b| a.0.total_cmp(&b.0));
     let best = best.map(|(loss, mut at)| {
         let mut chosen = vec![0; bundles.len()];
         for i in (0..order.len()).rev() {

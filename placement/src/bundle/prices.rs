@@ -4,12 +4,11 @@
 //! searched for to the end, the linear bound of the service stands for it, so the bound holds whatever the solver of linear
 //! programs says.
 
-use std::time::Instant;
-
 use microlp::{ComparisonOp, OptimizationDirection, Problem, Variable};
 
-use super::search::{Bundle, Use, of_class};
+use super::search::{Bundle, Effort, Use, of_class};
 use super::service::Hosting;
+use crate::until::Until;
 
 /// What a service loses that is served nothing: more than all points there are.
 pub(super) const UNSERVED: f64 = 1e5;
@@ -36,11 +35,11 @@ pub(super) struct Prices {
 }
 
 /// The best prices that are found by `end`, or any that prove that no plan is worth `floor`.
-pub(super) fn find(hostings: &[Hosting], counts: &[u32], floor: f64, end: Instant) -> Prices {
+pub(super) fn find(hostings: &[Hosting], counts: &[u32], floor: f64, end: Until) -> Prices {
     // Where devices cost nothing, a search has nothing to go by: first a price that all points there are pay together.
     let free = hostings.iter().map(|hosting| hosting.bound(&hosting.whole(), &vec![0.0; counts.len()]).1);
     let dear = free.sum::<f64>().abs() / counts.iter().map(|&count| f64::from(count)).sum::<f64>().max(1.0);
-    let (mut best, bundles) = at(hostings, counts, vec![dear; counts.len()]);
+    let (mut best, bundles) = at(hostings, counts, vec![dear; counts.len()], end);
     let mut planes = Planes { counts, services: hostings.len(), known: Vec::new() };
     planes.add(hostings, bundles);
     let mut factor = 2.0;
@@ -51,11 +50,13 @@ pub(super) fn find(hostings: &[Hosting], counts: &[u32], floor: f64, end: Instan
             let least = if price > LEAST * dear { price / factor } else { 0.0 };
             (least, (price.max(LEAST * dear) * factor).min(2.0 * UNSERVED))
         };
-        let Some((value, query)) = planes.lowest(&best.of.iter().map(within).collect::<Vec<_>>()) else { break };
-        if best.bound - value <= ENOUGH || best.bound < floor || Instant::now() > end {
+        let Some((value, query)) = planes.lowest(&best.of.iter().map(within).collect::<Vec<_>>()) else {
+            break;
+        };
+        if best.bound - value <= ENOUGH || best.bound < floor || end.is_over() {
             break;
         }
-        let (prices, bundles) = at(hostings, counts, query);
+        let (prices, bundles) = at(hostings, counts, query, end);
         planes.add(hostings, bundles);
         if prices.bound < best.bound {
             best = prices;
@@ -68,13 +69,13 @@ pub(super) fn find(hostings: &[Hosting], counts: &[u32], floor: f64, end: Instan
 }
 
 /// What prices prove, and of each service the bundle that is worth most at them.
-fn at(hostings: &[Hosting], counts: &[u32], prices: Vec<f64>) -> (Prices, Vec<Option<Bundle>>) {
+fn at(hostings: &[Hosting], counts: &[u32], prices: Vec<f64>, end: Until) -> (Prices, Vec<Option<Bundle>>) {
     let mut bundles = Vec::new();
     let mut least = Vec::new();
     let mut total: f64 = prices.iter().zip(counts).map(|(price, &count)| price * f64::from(count)).sum();
     let mut bound = total;
     for hosting in hostings {
-        let found = hosting.best(&prices, counts, NODES);
+        let found = hosting.best(&prices, counts, Effort { nodes: NODES, end });
         let (linear, bundle) = (found.linear, found.bundles.into_iter().next());
         let loss = match &bundle {
             Some(bundle) if found.complete => bundle.loss.max(0.0),

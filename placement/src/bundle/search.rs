@@ -13,9 +13,8 @@
 use std::collections::HashMap;
 
 use super::service::{Branch, EPSILON, Hosting, Multipliers};
-
-/// What losses of parts may come back below zero by rounding.
-const SLACK: f64 = 1e-9;
+use super::steps::{Chosen, SLACK, Step, Steps};
+use crate::until::Until;
 
 /// How many choices of the same devices are remembered.
 const SEEN: usize = 8;
@@ -55,6 +54,13 @@ pub(super) struct Found {
     pub(super) complete: bool,
 }
 
+/// How long it may be looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    pub(super) nodes: u64,
+    pub(super) end: Until,
+}
+
 /// What is to be found.
 #[derive(Clone, Copy, PartialEq)]
 enum Wanted {
@@ -65,7 +71,6 @@ enum Wanted {
 /// The search in one branch.
 struct Search<'a> {
     hosting: &'a Hosting,
-    by: Multipliers,
     wanted: Wanted,
     /// What a device of each class is worth beyond its price, and loses where it is not used.
     beyond: Vec<f64>,
@@ -75,13 +80,8 @@ struct Search<'a> {
     offset: f64,
     limit: f64,
     nodes: u64,
-    steps: Vec<Step>,
-    /// From each event on, what a request is worth at most.
-    request_from: Vec<f64>,
-    /// The events that count for the promise, the one that loses least for it first, and what a device of each loses at least.
-    promise: Vec<(usize, f64)>,
-    /// From each event on, of each class, what a device serves at most.
-    most_from: Vec<Vec<f64>>,
+    end: Until,
+    steps: Steps,
     left: Vec<u32>,
     counts: Vec<u32>,
     used: Use,
@@ -90,64 +90,34 @@ struct Search<'a> {
     seen: HashMap<(usize, Use), Vec<Chosen>>,
 }
 
-/// An event among these prices.
-#[derive(Clone, Copy)]
-struct Step {
-    item: usize,
-    first: bool,
-    class: usize,
-    capacity: f64,
-    /// `u − slope`.
-    loss: f64,
-    /// A device, less what it counts for the promise and gains by its second segment.
-    cost: f64,
-    /// What its second segment gains beyond `u`, a device.
-    gain: f64,
-    /// Of the second segment, where this is the first.
-    more: f64,
-    quota: f64,
-}
-
-/// What is chosen so far.
-#[derive(Clone, Copy)]
-struct Chosen {
-    demand: f64,
-    /// Capacity of second segments that are still to come.
-    pending: f64,
-    quota: f64,
-    loss: f64,
-}
-
 impl Hosting {
-    /// The bundle that loses least; not the least for sure if the search was cut off after `nodes`.
-    pub(super) fn best(&self, prices: &[f64], counts: &[u32], nodes: u64) -> Found {
-        self.search(prices, counts, Wanted::Best, f64::INFINITY, nodes)
+    /// The bundle that loses least; not the least for sure if the search was cut off.
+    pub(super) fn best(&self, prices: &[f64], counts: &[u32], effort: Effort) -> Found {
+        self.search(prices, counts, Wanted::Best, f64::INFINITY, effort)
     }
 
     /// All that lose at most `limit`, one for each use, those that lose least first.
-    pub(super) fn all(&self, prices: &[f64], counts: &[u32], limit: f64, nodes: u64) -> Found {
-        let mut found = self.search(prices, counts, Wanted::All, limit, nodes);
+    pub(super) fn all(&self, prices: &[f64], counts: &[u32], limit: f64, effort: Effort) -> Found {
+        let mut found = self.search(prices, counts, Wanted::All, limit, effort);
         found.bundles.sort_by(|a, b| a.loss.total_cmp(&b.loss));
         found
     }
 
-    fn search(&self, prices: &[f64], counts: &[u32], wanted: Wanted, limit: f64, nodes: u64) -> Found {
+    fn search(&self, prices: &[f64], counts: &[u32], wanted: Wanted, limit: f64, effort: Effort) -> Found {
         let (beyond, linear) = self.bound_within(prices, counts);
-        let prices: &[f64] = &prices.iter().zip(&beyond).map(|(price, beyond)| price + beyond).collect::<Vec<_>>();
+        let prices: &[f64] =
+            &prices.iter().zip(&beyond).map(|(price, beyond)| price + beyond).collect::<Vec<_>>();
         let (by, bound) = self.bound(&self.whole(), prices);
         let mut search = Search {
             hosting: self,
-            by,
             wanted,
             beyond,
             linear,
             offset: 0.0,
             limit,
-            nodes,
-            steps: Vec::new(),
-            request_from: Vec::new(),
-            promise: Vec::new(),
-            most_from: Vec::new(),
+            nodes: effort.nodes,
+            end: effort.end,
+            steps: Steps::default(),
             left: counts.to_vec(),
             counts: vec![0; self.items.len()],
             used: 0,
@@ -180,30 +150,6 @@ impl Hosting {
         }
         search.found()
     }
-
-    fn step(&self, prices: &[f64], by: Multipliers, (item, quota): (usize, f64), s: usize) -> Step {
-        let of = &self.items[item];
-        let second = of.segments[1];
-        let gain = second.capacity * (second.slope - by.request).max(0.0);
-        let whole = prices[of.class] - by.promise * quota;
-        Step {
-            item,
-            first: s == 0,
-            class: of.class,
-            capacity: of.segments[s].capacity,
-            loss: by.request - of.segments[s].slope,
-            cost: whole - gain,
-            gain,
-            more: if s == 0 { second.capacity } else { 0.0 },
-            quota,
-        }
-    }
-
-    /// What the second segment of a device loses if it is used wholly, beyond its gain.
-    fn second_loss(&self, step: &Step, by: Multipliers) -> f64 {
-        let second = self.items[step.item].segments[1];
-        second.capacity * (by.request - second.slope) + step.gain
-    }
 }
 
 impl Search<'_> {
@@ -214,46 +160,14 @@ impl Search<'_> {
 
     /// Looks through one branch, whose bundles lose what they do below `bound`.
     fn run(&mut self, branch: &Branch, prices: &[f64], whole: Multipliers, bound: f64) {
-        let (by, of_branch) = if self.hosting.promised { self.hosting.bound(branch, prices) } else { (whole, bound) };
+        let (by, of_branch) =
+            if self.hosting.promised { self.hosting.bound(branch, prices) } else { (whole, bound) };
         self.offset = bound - of_branch;
         if self.offset - SLACK > self.limit {
             return;
         }
-        self.by = by;
         self.seen.clear();
-        let items = &self.hosting.items;
-        let mut events: Vec<((usize, f64), usize)> = Vec::new();
-        for &item in &branch.items {
-            events.extend((0..2).filter(|&s| s == 0 || items[item.0].segments[s].capacity > 0.0).map(|s| (item, s)));
-        }
-        let slope = |&((i, _), s): &((usize, f64), usize)| items[i].segments[s].slope;
-        events.sort_by(|a, b| slope(b).total_cmp(&slope(a)).then(a.1.cmp(&b.1)));
-        self.steps = events.into_iter().map(|(item, s)| self.hosting.step(prices, by, item, s)).collect();
-        self.request_from = vec![f64::NEG_INFINITY; self.steps.len() + 1];
-        self.promise.clear();
-        self.most_from = vec![vec![0.0; self.left.len()]; self.steps.len() + 1];
-        for (i, step) in self.steps.iter().enumerate().rev() {
-            let mut request = self.request_from[i + 1];
-            if step.first {
-                let item = &items[step.item];
-                let first = item.segments[0].slope - (step.cost + step.gain) / item.segments[0].capacity;
-                let second = self.hosting.second_loss(step, by);
-                let both = by.request - (step.capacity * step.loss + step.cost + second) / item.capacity();
-                request = request.max(first).max(both);
-                if step.quota > 0.0 {
-                    let least = step.cost + (step.capacity * step.loss).min(0.0);
-                    self.promise.push((i, least.max(0.0)));
-                }
-            }
-            self.request_from[i] = request;
-            self.most_from[i] = self.most_from[i + 1].clone();
-            if step.first {
-                let serves: &mut f64 = &mut self.most_from[i][step.class];
-                *serves = serves.max(items[step.item].capacity());
-            }
-        }
-        let steps = &self.steps;
-        self.promise.sort_by(|a, b| (a.1 / steps[a.0].quota).total_cmp(&(b.1 / steps[b.0].quota)));
+        self.steps = Steps::new(self.hosting, branch, prices, by);
         let demand = self.hosting.demand;
         self.descend(0, Chosen { demand, pending: 0.0, quota: 0.0, loss: self.offset });
     }
@@ -261,10 +175,13 @@ impl Search<'_> {
     fn descend(&mut self, at: usize, chosen: Chosen) {
         // Among those that lose the same the first is as good as any.
         let better = if self.wanted == Wanted::Best { 10.0 * SLACK } else { 0.0 };
-        if self.nodes == 0 || self.least_loss(at, &chosen) + better > self.limit {
+        if self.nodes == 0 || self.steps.least_loss(at, &chosen, &self.left) + better > self.limit {
             return;
         }
         self.nodes -= 1;
+        if self.nodes.is_multiple_of(4096) && self.end.is_over() {
+            self.nodes = 0;
+        }
         if self.is_dominated(at, &chosen) {
             return;
         }
@@ -274,7 +191,7 @@ impl Search<'_> {
             self.keep(at, &chosen);
             return;
         }
-        let Some(&step) = self.steps.get(at) else { return };
+        let Some(&step) = self.steps.all.get(at) else { return };
         if step.first {
             self.host(at, step, &chosen, done);
         } else {
@@ -289,8 +206,8 @@ impl Search<'_> {
 
     /// Whether the same devices have been chosen before `at` so that whatever is added loses no more; noted if not.
     fn is_dominated(&mut self, at: usize, chosen: &Chosen) -> bool {
-        let Some(next) = self.steps.get(at) else { return false };
-        let promise = self.by.promise;
+        let Some(next) = self.steps.all.get(at) else { return false };
+        let promise = self.steps.by.promise;
         let seen = self.seen.entry((at, self.used)).or_default();
         let dominated = seen.iter().any(|before| {
             // What is served here and not there gains at most what the next event does.
@@ -340,56 +257,12 @@ impl Search<'_> {
         }
     }
 
-    /// What any bundle loses at least that begins so.
-    fn least_loss(&self, at: usize, chosen: &Chosen) -> f64 {
-        let left = (chosen.demand - chosen.pending).max(0.0);
-        let request = if left > self.hosting.least() {
-            (self.by.request - self.request_from[at]).max(0.0) * left
-        } else {
-            0.0
-        };
-        let capacity = self.most_from[at].iter().zip(&self.left).map(|(serves, &left)| serves * f64::from(left));
-        if left > capacity.sum::<f64>() + self.hosting.least() {
-            return f64::INFINITY;
-        }
-        let promise = if !self.hosting.promised {
-            0.0
-        } else if chosen.quota < 1.0 - EPSILON {
-            self.least_for(at, 1.0 - chosen.quota, left)
-        } else {
-            self.by.promise * (chosen.quota - 1.0)
-        };
-        chosen.loss + request.max(promise) - SLACK
-    }
-
-    /// What devices lose at least that count for so much of the promise, of those that are left, where so much demand is.
-    fn least_for(&self, at: usize, missing: f64, demand: f64) -> f64 {
-        let counted = || self.promise.iter().filter(|(event, _)| *event >= at).map(|&(event, least)| (&self.steps[event], least));
-        // Of the least for one another: each device serves all that it can.
-        let (mut busy, mut rest) = (0.0, missing);
-        for (step, least) in counted() {
-            let devices = (rest / step.quota).min(f64::from(self.left[step.class]));
-            busy += devices * least;
-            rest -= devices * step.quota;
-            if rest <= EPSILON {
-                break;
-            }
-        }
-        if rest > EPSILON {
-            return f64::INFINITY;
-        }
-        // Together they serve no more than what is left.
-        let gain = counted().map(|(step, _)| -step.loss).fold(0.0, f64::max);
-        let dearest = counted().map(|(step, _)| step.cost / step.quota).fold(f64::INFINITY, f64::min);
-        busy.max(dearest.max(0.0) * missing - gain * demand)
-    }
-
     /// Notes what is chosen, unless another bundle of the same use loses less.
     fn keep(&mut self, at: usize, chosen: &Chosen) {
         // Second segments that are still to come serve nothing more.
-        let to_come = self.steps[at..].iter().filter(|step| !step.first && step.gain > 0.0);
+        let to_come = self.steps.all[at..].iter().filter(|step| !step.first && step.gain > 0.0);
         let gains: f64 = to_come.map(|step| f64::from(self.counts[step.item]) * step.gain).sum();
-        let beyond = if self.hosting.promised { self.by.promise * (chosen.quota - 1.0) } else { 0.0 };
+        let beyond = if self.hosting.promised { self.steps.by.promise * (chosen.quota - 1.0) } else { 0.0 };
         let idle = self.beyond.iter().zip(&self.left).map(|(beyond, &left)| beyond * f64::from(left));
         let loss = chosen.loss + gains + beyond + idle.sum::<f64>();
         if loss > self.limit || self.found.get(&self.used).is_some_and(|known| known.loss <= loss) {

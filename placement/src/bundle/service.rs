@@ -136,7 +136,8 @@ impl Hosting {
             return (Multipliers { request: request(0.0), promise: 0.0 }, value(0.0));
         }
         let counted = branch.items.iter().filter(|(_, quota)| *quota > 0.0);
-        let most = counted.map(|&(i, quota)| prices[self.items[i].class] / quota).fold(f64::INFINITY, f64::min);
+        let most =
+            counted.map(|&(i, quota)| prices[self.items[i].class] / quota).fold(f64::INFINITY, f64::min);
         let most = if most.is_finite() { most } else { 0.0 };
         // Convex in the multiplier of the promise.
         let (mut low, mut high) = (0.0, most);
@@ -195,7 +196,8 @@ impl Hosting {
     /// What one device of item `i` loses at least, at these prices and multipliers.
     pub(super) fn reduced_cost(&self, i: usize, prices: &[f64], by: Multipliers) -> f64 {
         let item = &self.items[i];
-        let gains = item.segments.iter().map(|segment| segment.capacity * (segment.slope - by.request).max(0.0));
+        let gains =
+            item.segments.iter().map(|segment| segment.capacity * (segment.slope - by.request).max(0.0));
         prices[item.class] - by.promise * item.quota - gains.sum::<f64>()
     }
 
@@ -209,7 +211,9 @@ impl Hosting {
         let mut left = self.demand;
         let mut segments: Vec<(f64, f64)> = Vec::new();
         for (item, &count) in self.items.iter().zip(counts).filter(|(_, count)| **count > 0) {
-            segments.extend(item.segments.iter().map(|segment| (segment.slope, f64::from(count) * segment.capacity)));
+            segments.extend(
+                item.segments.iter().map(|segment| (segment.slope, f64::from(count) * segment.capacity)),
+            );
         }
         segments.sort_by(|a, b| b.0.total_cmp(&a.0));
         let mut value = 0.0;

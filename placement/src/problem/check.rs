@@ -6,8 +6,8 @@ use std::fmt::Display;
 use rt_core::{ArrivalBound, ArrivalCurve, Constraint, Span};
 
 use super::{
-    MAX_BATCH, MAX_CLASSES, MAX_DEVICES, MAX_ROUNDS, MAX_SERVICES, MAX_STAGES, MAX_VARIANTS, Pipeline, Problem,
-    ProblemError, Promise, Runs, Service, Stage, Variant, raw,
+    MAX_BATCH, MAX_CLASSES, MAX_DEVICES, MAX_ROUNDS, MAX_SERVICES, MAX_STAGES, MAX_VARIANTS, Pipeline,
+    Problem, ProblemError, Promise, Runs, Service, Stage, Variant, raw,
 };
 
 /// The longest time, in ms: an hour.
@@ -66,7 +66,9 @@ fn service(field: &str, raw: raw::Service, classes: &[(String, u32)]) -> Result<
     let deadline = match raw.deadline {
         Some(ms) => floor(&format!("{field}.deadline"), ms)?,
         None if !timed && raw.promise.is_none() => Span::ZERO,
-        None => return Err(refuse(&format!("{field}.deadline"), "absent", "is needed where times are given")),
+        None => {
+            return Err(refuse(&format!("{field}.deadline"), "absent", "is needed where times are given"));
+        }
     };
     let promise = raw.promise.map(|raw| promise(&format!("{field}.promise"), raw)).transpose()?;
     let mut variants = variants(&format!("{field}.variants"), raw.variants, classes)?;
@@ -78,11 +80,16 @@ fn service(field: &str, raw: raw::Service, classes: &[(String, u32)]) -> Result<
         let peak = amount(&field, peak)?;
         let place = key.split_once('|').and_then(|(variant, class)| {
             let variant = variant.trim().parse::<usize>().ok().filter(|&v| v < variants.len());
-            let variant = variant.or_else(|| variants.iter().position(|v| v.name == key.split('|').next().unwrap_or("")));
+            let variant = variant
+                .or_else(|| variants.iter().position(|v| v.name == key.split('|').next().unwrap_or("")));
             Some((variant?, classes.iter().position(|(name, _)| name == class.trim())?))
         });
         let Some((variant, class)) = place else {
-            return Err(refuse(&field, peak, "must be named by the index of a variant, a bar and a class of devices"));
+            return Err(refuse(
+                &field,
+                peak,
+                "must be named by the index of a variant, a bar and a class of devices",
+            ));
         };
         variants[variant].runs[class] = Runs::Peak(peak);
     }
@@ -116,7 +123,11 @@ fn variants(
                 let field = format!("{field}.{batch}");
                 let size = batch.parse().ok().filter(|size| (1..=MAX_BATCH).contains(size));
                 let Some(size) = size else {
-                    return Err(refuse(&field, batch, &format!("a size of batch must be in 1..={MAX_BATCH}")));
+                    return Err(refuse(
+                        &field,
+                        batch,
+                        &format!("a size of batch must be in 1..={MAX_BATCH}"),
+                    ));
                 };
                 let time = ceil(&field, ms)?;
                 batches.insert(size, time);
@@ -135,7 +146,9 @@ fn promise(field: &str, raw: raw::Promise) -> Result<Promise, ProblemError> {
         let field = format!("{field}.windows[{i}]");
         let length = floor(&field, ms)?;
         let bound = ArrivalBound::window(count, length);
-        bounds.push(bound.map_err(|error| refuse(&field, format_args!("[{count}, {ms}]"), &error.to_string()))?);
+        bounds.push(
+            bound.map_err(|error| refuse(&field, format_args!("[{count}, {ms}]"), &error.to_string()))?,
+        );
         windows.push((count, length));
     }
     let of = |error: &dyn Display| refuse(&format!("{field}.windows"), windows.len(), &error.to_string());
@@ -158,7 +171,11 @@ fn pipeline(field: &str, raw: raw::Pipeline, classes: &[(String, u32)]) -> Resul
     for (names, points) in listed {
         let field = format!("{field}.path_accuracy.{}", names.join("|"));
         let Some(path) = path(&pipeline, &names) else {
-            return Err(refuse(&field, points, "must name a variant of each stage from the first to a last one"));
+            return Err(refuse(
+                &field,
+                points,
+                "must name a variant of each stage from the first to a last one",
+            ));
         };
         if !points.is_finite() {
             return Err(refuse(&field, points, "must be a number of points"));
@@ -226,7 +243,8 @@ fn stages(
         };
         for (variant, of) in of {
             let known = stages[place].variants.iter().any(|known| known.name == *variant);
-            let child = of.keys().find(|child| places.get(*child).is_none_or(|&c| stages[c].parent != Some(place)));
+            let child =
+                of.keys().find(|child| places.get(*child).is_none_or(|&c| stages[c].parent != Some(place)));
             if let Some(wrong) = child.or((!known).then_some(variant)) {
                 let reason = "must name a variant of the stage, and stages after it";
                 return Err(refuse(&format!("{field}.mult.{stage}.{variant}"), wrong, reason));

@@ -95,15 +95,17 @@ impl<'de> Deserialize<'de> for PathAccuracy {
         #[derive(Deserialize)]
         #[serde(untagged)]
         enum Written {
-            Absent(Option<()>),
+            Absent(()),
             Named(BTreeMap<String, f64>),
             Listed(Vec<(Vec<String>, f64)>),
         }
         let written = Written::deserialize(from).map_err(|_| {
-            D::Error::custom(r#"path_accuracy must be {"first|second": points, …} or [[["first", "second"], points], …]"#)
+            D::Error::custom(
+                r#"path_accuracy must be {"first|second": points, …} or [[["first", "second"], points], …]"#,
+            )
         })?;
         Ok(Self(match written {
-            Written::Absent(_) => None,
+            Written::Absent(()) => None,
             Written::Listed(listed) => Some(listed),
             Written::Named(named) => {
                 let split = |names: String| names.split('|').map(|name| name.trim().to_owned()).collect();

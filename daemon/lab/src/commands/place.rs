@@ -59,14 +59,20 @@ fn print(answer: &Answer) {
         (false, Some("demand")) => {
             let (fits, bound) = (answer.factor.unwrap_or(0.0), answer.factor_bound.unwrap_or(1.0));
             say!("the promises fit, the demand does not: {fits:.5} of it does, {bound:.5} is too much");
-            answer.violated.iter().flatten().for_each(|of| say!("  {}: no device is fast enough", of.service));
+            answer
+                .violated
+                .iter()
+                .flatten()
+                .for_each(|of| say!("  {}: no device is fast enough", of.service));
         }
         _ => say!("no plan was found in time, and none was ruled out: a longer --limit may tell"),
     }
     if let Some(accuracy) = answer.accuracy {
         let bound = match (answer.bound, answer.gap) {
             (_, Some(gap)) if gap <= placement::PROVEN => ", and no plan is better".to_owned(),
-            (Some(bound), Some(gap)) => format!("; no plan has more than {bound:.3}, {gap:.3} points above it"),
+            (Some(bound), Some(gap)) => {
+                format!("; no plan has more than {bound:.3}, {gap:.3} points above it")
+            }
             _ => String::new(),
         };
         say!("effective accuracy {accuracy:.3}{bound}");
@@ -77,17 +83,27 @@ fn print(answer: &Answer) {
     }
     for (i, devices) in answer.plan.iter().enumerate() {
         for (j, runs) in devices.configuration.iter().enumerate() {
-            let (class, count) = if j == 0 { (devices.class.as_str(), devices.count.to_string()) } else { ("", String::new()) };
+            let (class, count) = if j == 0 {
+                (devices.class.as_str(), devices.count.to_string())
+            } else {
+                ("", String::new())
+            };
             let name = [Some(&runs.service), runs.stage.as_ref(), Some(&runs.variant)];
             let name: Vec<&str> = name.into_iter().flatten().map(String::as_str).collect();
             let batch = runs.batch.map(|batch| format!(", batch {batch}")).unwrap_or_default();
             let turn = runs.turn.map(|turn| format!(", {turn} in a round")).unwrap_or_default();
             let role = runs.role.map(|role| format!(", {role}")).unwrap_or_default();
             let same = |flow: &&placement::answer::Flow| {
-                flow.devices == i && flow.service == runs.service && flow.stage == runs.stage && flow.variant == runs.variant
+                flow.devices == i
+                    && flow.service == runs.service
+                    && flow.stage == runs.stage
+                    && flow.variant == runs.variant
             };
             let rate: f64 = answer.flows.iter().filter(same).map(|flow| flow.rate).sum();
-            say!("{class:<16} {count:>5}  {:<48} {rate:>12.1}", format!("{}{batch}{turn}{role}", name.join("/")));
+            say!(
+                "{class:<16} {count:>5}  {:<48} {rate:>12.1}",
+                format!("{}{batch}{turn}{role}", name.join("/"))
+            );
         }
     }
     for kept in &answer.promises {
@@ -95,7 +111,13 @@ fn print(answer: &Answer) {
             let quota = kind.quota.map(|quota| format!(" at {quota:.3} of it each")).unwrap_or_default();
             format!("{} with batches of {} in {:.3} ms{quota}", kind.count, kind.batch, kind.time)
         });
-        let theta = kept.theta.map(|theta| format!("; {:.1} % of mandatory requests go to the first", theta * 100.0));
-        say!("{}: kept by {}{}", kept.service, kinds.collect::<Vec<_>>().join(" and "), theta.unwrap_or_default());
+        let theta =
+            kept.theta.map(|theta| format!("; {:.1} % of mandatory requests go to the first", theta * 100.0));
+        say!(
+            "{}: kept by {}{}",
+            kept.service,
+            kinds.collect::<Vec<_>>().join(" and "),
+            theta.unwrap_or_default()
+        );
     }
 }
