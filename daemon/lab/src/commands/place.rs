@@ -78,7 +78,7 @@ fn print(answer: &Answer) {
         say!("effective accuracy {accuracy:.3}{bound}");
     }
     if !answer.plan.is_empty() {
-        say!();
+        say!("");
         say!("{:<16} {:>5}  {:<48} {:>12}", "class", "count", "holds", "answers /s");
     }
     for (i, devices) in answer.plan.iter().enumerate() {
@@ -99,7 +99,7 @@ fn print(answer: &Answer) {
                     && flow.stage == runs.stage
                     && flow.variant == runs.variant
             };
-            let rate: f64 = answer.flows.iter().filter(same).map(|flow| flow.rate).sum();
+            let rate = answer.flows.iter().filter(same).map(|flow| flow.rate).fold(0.0, |all, rate| all + rate);
             say!(
                 "{class:<16} {count:>5}  {:<48} {rate:>12.1}",
                 format!("{}{batch}{turn}{role}", name.join("/"))
