@@ -3,6 +3,7 @@
 mod configs;
 mod experiments;
 mod pipelines;
+mod place;
 mod profile;
 mod prompt;
 mod tune;

@@ -90,7 +90,8 @@ pub(super) fn read_question(file: &Path) -> Result<Question> {
     Question::parse(&read_text(file)?).with_context(|| file.display().to_string())
 }
 
-fn read_text(file: &Path) -> Result<String> {
+/// The text of a problem from a file, or from standard input.
+pub(super) fn read_text(file: &Path) -> Result<String> {
     let name = file.display().to_string();
     let most = planner::problem::MAX_BYTES as u64;
     let text = match name.as_str() {

@@ -11,6 +11,7 @@ mod inspect;
 mod load;
 mod man;
 mod models;
+mod place;
 mod plan;
 mod profile;
 mod replay;
@@ -43,6 +44,8 @@ enum Command {
     Profile(profile::Args),
     /// Compute what can be promised, and why; refuse what cannot
     Plan(plan::Args),
+    /// Choose which variant of which service runs on which devices, so that every promise is kept
+    Place(place::Args),
     /// Propose, from a recording, what the streams of a service should declare of their arrivals
     Tune(tune::Args),
     /// Write down what can be promised, or what breaks it, as a certificate that anyone can check
@@ -110,6 +113,7 @@ impl Cli {
             Command::Import(args) => import::run(&args),
             Command::Profile(args) => profile::run(&args),
             Command::Plan(args) => plan::run(&args),
+            Command::Place(args) => place::run(&args),
             Command::Tune(args) => tune::run(&args),
             Command::Certify(args) => certify::run(&args),
             Command::Verify(args) => verify::run(&args),

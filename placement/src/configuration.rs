@@ -1,0 +1,196 @@
+//! What a device may hold: one variant, a base and a more accurate variant, or two services that take turns.
+
+use rt_core::Span;
+
+use crate::problem::{Problem, Runs, Service};
+use crate::quota::Shape;
+
+/// One variant with one size of batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Post {
+    /// Which variant of the service.
+    pub variant: usize,
+    /// The largest batch; `None` where only a peak is known.
+    pub batch: Option<u32>,
+    /// How long such a batch takes; zero where only a peak is known.
+    pub time: Span,
+    /// Requests a second, with full batches one after another.
+    pub peak: f64,
+    /// In points.
+    pub accuracy: f64,
+}
+
+/// What a device holds for one service, and what it gives to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configuration {
+    /// The class of the device.
+    pub class: usize,
+    /// What keeps the promise, or serves alone.
+    pub base: Post,
+    /// What is more accurate and runs when nothing mandatory waits.
+    pub better: Option<Post>,
+    /// How it counts for the promise; `None` if nothing is promised or it cannot.
+    pub shape: Option<Shape>,
+    /// The share of the promise that it keeps.
+    pub quota: f64,
+}
+
+impl Configuration {
+    /// Its posts, one or two.
+    pub fn posts(&self) -> impl Iterator<Item = Post> + use<> {
+        [Some(self.base), self.better].into_iter().flatten()
+    }
+}
+
+/// A device that two services take turns on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shared {
+    /// The two services, each with what the device gives to it.
+    pub of: [(usize, Configuration); 2],
+    /// Batches of each in a round.
+    pub turns: [u32; 2],
+}
+
+/// The posts of a service on a device of `class` by itself. Without a promise only the best peak of a variant counts among those of
+/// which two fit the deadline, as a request may come just after a batch has begun (Proteus, section 4).
+pub(crate) fn posts(service: &Service, class: usize) -> Vec<Post> {
+    let all = all_posts(service, class);
+    if service.promise.is_some() {
+        return all;
+    }
+    let mut best: Vec<Post> = Vec::new();
+    for post in all.into_iter().filter(|post| post.time + post.time <= service.deadline) {
+        match best.iter_mut().find(|known| known.variant == post.variant) {
+            Some(known) if known.peak >= post.peak => {}
+            Some(known) => *known = post,
+            None => best.push(post),
+        }
+    }
+    best
+}
+
+/// All posts of a service on the devices of a class that may be in time: of two of the same variant one that has smaller batches and is
+/// not shorter is left out.
+fn all_posts(service: &Service, class: usize) -> Vec<Post> {
+    let mut posts = Vec::new();
+    for (variant, of) in service.variants.iter().enumerate() {
+        let accuracy = of.accuracy;
+        match &of.runs[class] {
+            Runs::Peak(peak) if *peak > 0.0 => {
+                posts.push(Post { variant, batch: None, time: Span::ZERO, peak: *peak, accuracy });
+            }
+            Runs::Peak(_) => {}
+            Runs::Batches(batches) => {
+                let beaten = |&(batch, time): &(u32, Span)| {
+                    batches.iter().any(|&(more, less)| more > batch && less <= time)
+                };
+                let fits = batches.iter().filter(|of| of.1 <= service.deadline && !beaten(of));
+                posts.extend(fits.map(|&(batch, time)| {
+                    let peak = f64::from(batch) / time.as_secs_f64();
+                    Post { variant, batch: Some(batch), time, peak, accuracy }
+                }));
+            }
+        }
+    }
+    posts
+}
+
+/// What the devices of a class may hold for `service` alone.
+pub(crate) fn alone(problem: &Problem, service: &Service, class: usize) -> Vec<Configuration> {
+    let posts = posts(service, class);
+    let counted = |base: Post, better: Option<Post>| {
+        let shape = service.promise.as_ref().zip(base.batch).map(|(promise, batch)| {
+            let shape = Shape::alone(batch, base.time, better.map_or(Span::ZERO, |better| better.time));
+            (shape, promise.quota(&shape, service.deadline))
+        });
+        let shape = shape.filter(|&(_, quota)| quota > 0.0);
+        Configuration {
+            class,
+            base,
+            better,
+            shape: shape.map(|(shape, _)| shape),
+            quota: shape.map_or(0.0, |(_, quota)| quota),
+        }
+    };
+    let mut all: Vec<Configuration> = posts.iter().map(|&post| counted(post, None)).collect();
+    if problem.switch && service.promise.is_some() {
+        for &base in &posts {
+            let better = posts.iter().filter(|better| better.accuracy > base.accuracy);
+            // What does not keep the promise may as well hold the better variant alone.
+            all.extend(better.map(|&better| counted(base, Some(better))).filter(|both| both.quota > 0.0));
+        }
+    }
+    undominated(all)
+}
+
+/// What the devices of a class may hold for two services, by turns.
+pub(crate) fn shared(problem: &Problem, one: usize, other: usize, class: usize) -> Vec<Shared> {
+    let services = [&problem.services[one], &problem.services[other]];
+    let [ours, theirs] = services.map(|service| all_posts(service, class));
+    let mut all = Vec::new();
+    for (&a, &b) in ours.iter().flat_map(|a| theirs.iter().map(move |b| (a, b))) {
+        for &(turn, turn_of_other) in &problem.rounds {
+            let halves = [(a, turn, b, turn_of_other), (b, turn_of_other, a, turn)];
+            let halves = [0, 1].map(|i| half(services[i], class, halves[i]));
+            if let [Some(first), Some(second)] = halves {
+                all.push(Shared { of: [(one, first), (other, second)], turns: [turn, turn_of_other] });
+            }
+        }
+    }
+    let no_worse = |a: &Shared, b: &Shared| (0..2).all(|i| is_no_worse(&a.of[i].1, &b.of[i].1));
+    keep_best(all, no_worse)
+}
+
+/// What one of two services has of a device; `None` if a request of it would be late behind a round.
+fn half(
+    service: &Service,
+    class: usize,
+    (own, turn, other, others): (Post, u32, Post, u32),
+) -> Option<Configuration> {
+    let batch = own.batch?;
+    other.batch?;
+    let shape =
+        Shape::shared(batch, own.time, turn, Span::from_nanos(other.time.as_nanos() * u64::from(others)));
+    if shape.batches_by(service.deadline) == 0 {
+        return None;
+    }
+    let quota = service.promise.as_ref().map(|promise| promise.quota(&shape, service.deadline));
+    let shape = quota.filter(|&quota| quota > 0.0).map(|_| shape);
+    Some(Configuration { class, base: own, better: None, shape, quota: quota.unwrap_or(0.0) })
+}
+
+/// Whether `a` can stand wherever `b` does, in every plan: at least as accurate, as fast, and counted for as much by the same
+/// rule.
+fn is_no_worse(a: &Configuration, b: &Configuration) -> bool {
+    let does =
+        |post: &Post| a.posts().any(|other| other.accuracy >= post.accuracy && other.peak >= post.peak);
+    let serves = b.posts().all(|post| does(&post));
+    let counts = match (a.shape, b.shape) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(x), Some(y)) => {
+            x.batch >= y.batch
+                && x.time <= y.time
+                && x.blocked <= y.blocked
+                && x.turn == y.turn
+                && x.others <= y.others
+        }
+    };
+    a.class == b.class && serves && counts
+}
+
+fn undominated(all: Vec<Configuration>) -> Vec<Configuration> {
+    keep_best(all, is_no_worse)
+}
+
+/// Of those that are no worse than each other the first.
+fn keep_best<T>(all: Vec<T>, no_worse: impl Fn(&T, &T) -> bool) -> Vec<T> {
+    let mut kept: Vec<T> = Vec::new();
+    for one in all {
+        if !kept.iter().any(|other| no_worse(other, &one)) {
+            kept.retain(|other| !no_worse(&one, other));
+            kept.push(one);
+        }
+    }
+    kept
+}

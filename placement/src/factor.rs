@@ -1,0 +1,104 @@
+//! What fits where not all does: the promises by themselves, and then the largest part of the demand.
+
+use crate::configuration;
+use crate::place::{Outcome, PlaceError, Placing};
+use crate::plan::{Held, Plan};
+use crate::problem::{Problem, Service};
+use crate::whole::{self, Aim, Columns};
+
+/// The factor is known well enough if what is known to fit and what is known not to differ by less.
+const ENOUGH: f64 = 1e-5;
+/// The part by which a factor may be off for the tolerance of the solver.
+const ROUNDING: f64 = 1e-6;
+
+/// Says what fits of a problem that does not.
+pub(crate) fn what_fits(placing: &Placing<'_>) -> Result<Outcome, PlaceError> {
+    let none = placing.problem.scaled(0.0);
+    let columns = Columns::new(&none).map_err(PlaceError::Size)?;
+    let least =
+        whole::solve(&none, &columns, Aim::Promises, None, placing.left()).map_err(PlaceError::Solver)?;
+    if !least.missing.is_empty() {
+        return Ok(Outcome::Promises { violated: least.missing });
+    }
+    let hopeless = hopeless(placing.problem);
+    if !hopeless.is_empty() {
+        return Ok(Outcome::Demand { factor: 0.0, at_most: 0.0, hopeless, plan: None });
+    }
+    if placing.is_separable() { by_halves(placing) } else { at_once(placing) }
+}
+
+/// By the whole program.
+fn at_once(placing: &Placing<'_>) -> Result<Outcome, PlaceError> {
+    let columns = Columns::new(placing.problem).map_err(PlaceError::Size)?;
+    let whole = whole::solve(placing.problem, &columns, Aim::Factor, None, placing.left())
+        .map_err(PlaceError::Solver)?;
+    let Some(found) = whole.plan else { return Ok(Outcome::Unknown { bound: f64::INFINITY }) };
+    // A little less, so that the next program is not refused for rounding.
+    let factor = found.accuracy * (1.0 - ROUNDING);
+    if factor <= ROUNDING {
+        return Ok(Outcome::Demand {
+            factor: 0.0,
+            at_most: whole.bound.clamp(0.0, 1.0),
+            hopeless: Vec::new(),
+            plan: None,
+        });
+    }
+    let (plan, bound) = placing.whole(&placing.problem.scaled(factor), None, placing.left())?;
+    Ok(Outcome::Demand {
+        factor,
+        at_most: whole.bound.min(1.0),
+        hopeless: Vec::new(),
+        plan: plan.map(|plan| (plan, bound)),
+    })
+}
+
+/// Services that no device answers in time, whatever it holds.
+fn hopeless(problem: &Problem) -> Vec<usize> {
+    let demanded = (0..problem.services.len()).filter(|&s| problem.services[s].demand > 0.0);
+    let none = |&s: &usize| {
+        let classes = 0..problem.classes.len();
+        classes
+            .filter(|&class| problem.count(class) > 0)
+            .all(|class| configuration::posts(&problem.services[s], class).is_empty())
+    };
+    demanded.filter(none).collect()
+}
+
+/// By halving what is between a part that fits and one that does not: every plan fits as much as its own devices serve.
+fn by_halves(placing: &Placing<'_>) -> Result<Outcome, PlaceError> {
+    let (mut fits, mut at_most, mut reached) = (0.0, 1.0, false);
+    while at_most - fits > ENOUGH * at_most && at_most > ROUNDING && placing.left().as_millis() > 10 {
+        // What a plan fits is often all that fits.
+        let factor = if reached { fits * (1.0 + ENOUGH) } else { f64::midpoint(fits, at_most) };
+        let scaled = placing.problem.scaled(factor);
+        match placing.bundles(&scaled, true, placing.left()) {
+            (Some(plan), _) => {
+                fits = f64::max(factor, largest(&scaled, &plan) * factor).min(at_most);
+                reached = !reached;
+            }
+            (None, bound) if bound == f64::NEG_INFINITY => (at_most, reached) = (factor, false),
+            (None, _) => break,
+        }
+    }
+    if fits <= ROUNDING {
+        return Ok(Outcome::Demand { factor: 0.0, at_most, hopeless: Vec::new(), plan: None });
+    }
+    let (plan, bound) = placing.bundles(&placing.problem.scaled(fits), false, placing.left());
+    Ok(Outcome::Demand { factor: fits, at_most, hopeless: Vec::new(), plan: plan.map(|plan| (plan, bound)) })
+}
+
+/// The largest factor by which the devices of `plan` can serve all of `problem`'s services; at least 1.
+fn largest(problem: &Problem, plan: &Plan) -> f64 {
+    let factor = |(s, service): (usize, &Service)| {
+        let capacity = plan.devices.iter().filter_map(|devices| match &devices.held {
+            Held::Alone(held, configuration) if *held == s => {
+                let peak = configuration.posts().map(|post| post.peak).fold(0.0, f64::max);
+                Some(peak * f64::from(devices.count))
+            }
+            _ => None,
+        });
+        if service.demand > 0.0 { capacity.sum::<f64>() / service.demand } else { f64::INFINITY }
+    };
+    // A little less, as rounding may have made it more.
+    problem.services.iter().enumerate().map(factor).fold(f64::INFINITY, f64::min).max(1.0) * (1.0 - 1e-12)
+}

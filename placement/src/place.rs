@@ -1,0 +1,193 @@
+//! From a problem to a verified plan, a bound on every other, or what is in the way.
+
+use std::time::Duration;
+
+use crate::bundle::{self, Demand};
+use crate::configuration;
+use crate::factor;
+use crate::plan::{self, Plan};
+use crate::problem::Problem;
+use crate::promise::Keeping;
+use crate::until::Until;
+use crate::verify;
+use crate::whole::{self, Aim, Columns};
+
+/// The most devices for which the whole program is solved beside the bundles: it also knows pools of several kinds.
+const FEW_DEVICES: u32 = 12;
+/// The part of the time that it may take where the bundles have an answer.
+const PART: u32 = 4;
+/// A gap that counts as none, in points.
+pub const PROVEN: f64 = 1e-3;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// More than the program can hold.
+    #[error("{0}")]
+    Size(String),
+    /// The solver of linear programs failed.
+    #[error("the solver gave up: {0}")]
+    Solver(String),
+    /// The plan that was found breaks a constraint when it is looked at by itself: a defect of this program.
+    #[error("the plan that was found is refused: {0}")]
+    Verify(String),
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// What came of it.
+    pub outcome: Outcome,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// All fits.
+    Fits {
+        /// The plan, verified.
+        plan: Plan,
+        /// No plan is more accurate, in points.
+        bound: f64,
+    },
+    /// The promises fit, the demand does not.
+    Demand {
+        /// The largest part of all demand that is known to fit.
+        factor: f64,
+        /// No larger part than this fits.
+        at_most: f64,
+        /// Services that no device answers in time, whatever it holds.
+        hopeless: Vec<usize>,
+        /// The plan for that part, and a bound on every other.
+        plan: Option<(Plan, f64)>,
+    },
+    /// Not even the promises fit.
+    Promises {
+        /// Services of whose promises something is missing if as little as possible is, and which part.
+        violated: Vec<(usize, f64)>,
+    },
+    /// Neither a plan was found in time nor proved that there is none.
+    Unknown {
+        /// No plan is more accurate.
+        bound: f64,
+    },
+}
+
+/// The best plan for `problem` that is found within `time`.
+///
+/// # Errors
+/// As [`PlaceError`] says.
+pub fn place(problem: &Problem, time: Duration) -> Result<Placed, PlaceError> {
+    let end = Until::after(time);
+    let outcome = Placing { problem, end }.outcome()?;
+    let plan = match &outcome {
+        Outcome::Fits { plan, .. } => Some((plan, 1.0)),
+        Outcome::Demand { plan: Some((plan, _)), factor, .. } => Some((plan, *factor)),
+        _ => None,
+    };
+    if let Some((plan, factor)) = plan {
+        verify::verify(&problem.scaled(factor), plan).map_err(PlaceError::Verify)?;
+    }
+    Ok(Placed { outcome, took: end.took() })
+}
+
+/// A plan, if one was found, and the bound on all.
+pub(crate) type Best = (Option<Plan>, f64);
+
+pub(crate) struct Placing<'a> {
+    pub(crate) problem: &'a Problem,
+    pub(crate) end: Until,
+}
+
+impl Placing<'_> {
+    fn outcome(&self) -> Result<Outcome, PlaceError> {
+        let (plan, bound) = self.best()?;
+        match plan {
+            Some(plan) => Ok(Outcome::Fits { plan, bound }),
+            None if bound > f64::NEG_INFINITY => Ok(Outcome::Unknown { bound }),
+            None => factor::what_fits(self),
+        }
+    }
+
+    pub(crate) fn left(&self) -> Duration {
+        self.end.left()
+    }
+
+    /// Whether services share nothing but the number of devices.
+    pub(crate) fn is_separable(&self) -> bool {
+        self.problem.rounds.is_empty() && self.problem.pipelines.is_empty()
+    }
+
+    /// The best plan for all demand.
+    pub(crate) fn best(&self) -> Result<Best, PlaceError> {
+        if !self.is_separable() {
+            return self.whole(self.problem, None, self.left());
+        }
+        let (plan, bound) = self.bundles(self.problem, false, self.left() / 2);
+        let devices: u32 = self.problem.classes.iter().map(|(_, count)| count).sum();
+        let promised = self.problem.services.iter().any(|service| service.promise.is_some());
+        let proven =
+            bound == f64::NEG_INFINITY || plan.as_ref().is_some_and(|plan| bound - plan.accuracy <= PROVEN);
+        if proven && (devices > FEW_DEVICES || !promised) {
+            return Ok((plan, bound));
+        }
+        // A pool of several kinds may keep a promise that no two kinds do; and where services are few and devices many, the whole
+        // program may find what bundles do not.
+        let least = plan.as_ref().map(|plan| plan.accuracy);
+        let (pooled, most) = self.whole(self.problem, least, self.left() / if proven { PART } else { 1 })?;
+        let accuracy = |plan: &Option<Plan>| plan.as_ref().map_or(f64::NEG_INFINITY, |plan| plan.accuracy);
+        let better = accuracy(&pooled) > accuracy(&plan) + 1e-9;
+        // The bound of bundles is on plans that keep promises by quotas, the other on all.
+        let bound = if proven && !better {
+            bound
+        } else {
+            most.min(if proven { most } else { bound.max(accuracy(&pooled)) })
+        };
+        Ok((if better { pooled } else { plan }, bound))
+    }
+
+    /// The best plan by bundles, for a problem that is separable; or the `first` that serves all.
+    pub(crate) fn bundles(&self, problem: &Problem, first: bool, time: Duration) -> Best {
+        let worth = problem.worth();
+        let classes = problem.classes.len();
+        let demands = problem.services.iter().map(|service| Demand {
+            rate: service.demand,
+            worth: service.weight / worth,
+            promised: service.promise.is_some(),
+            configurations: (0..classes)
+                .flat_map(|class| configuration::alone(problem, service, class))
+                .collect(),
+        });
+        let demands: Vec<Demand> = demands.collect();
+        let counts: Vec<u32> = problem.classes.iter().map(|(_, count)| *count).collect();
+        let solved = bundle::solve(&demands, &counts, first, time);
+        let plan = solved.plan.map(|hosted| {
+            let mut plan = Plan { accuracy: hosted.value, ..Plan::default() };
+            for (s, (demand, counts)) in demands.iter().zip(&hosted.counts).enumerate() {
+                plan::host(&mut plan, s, demand.rate, &demand.configurations, counts);
+                let service = &problem.services[s];
+                if let Some(promise) = &service.promise {
+                    let rule = Keeping::new(promise, service.deadline, &demand.configurations).rule(counts);
+                    plan.promises.extend(rule.map(|rule| (s, rule)));
+                }
+            }
+            plan
+        });
+        (plan, solved.bound)
+    }
+
+    /// The best plan by the whole program, or none if none is worth more than `least`.
+    pub(crate) fn whole(
+        &self,
+        problem: &Problem,
+        least: Option<f64>,
+        time: Duration,
+    ) -> Result<Best, PlaceError> {
+        let columns = Columns::new(problem).map_err(PlaceError::Size)?;
+        let whole =
+            whole::solve(problem, &columns, Aim::Accuracy, least, time).map_err(PlaceError::Solver)?;
+        Ok((whole.plan, whole.bound))
+    }
+}

@@ -1,0 +1,143 @@
+//! Whether devices keep a promise together: by quotas, at most two kinds of them, or as one pool.
+
+use rt_core::Span;
+
+use crate::configuration::Configuration;
+use crate::problem::Promise;
+use crate::quota::{Rise, Shape};
+
+/// The least part of a quota that counts.
+const EPSILON: f64 = 1e-9;
+/// The most rises that a pool of several kinds is looked at; a pool that needs more does not count.
+const MAX_RISES: usize = 20_000;
+
+/// How a promise is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rule {
+    /// Theorem Q: of mandatory requests each kind gets its share, at most two kinds. What counts of each: shape, number, quota of one.
+    Quotas(Vec<(Shape, u32, f64)>),
+    /// One queue for all of these, which admission tests as workers of several kinds.
+    Pool(Vec<(Shape, u32)>),
+}
+
+/// A promise and what each configuration of its service does for it.
+#[derive(Debug)]
+pub(crate) struct Keeping<'a> {
+    promise: &'a Promise,
+    deadline: Span,
+    /// Of each configuration, which shape it has.
+    kinds: Vec<Option<usize>>,
+    shapes: Vec<(Shape, f64)>,
+    /// Of each configuration: what it can count for at most by either rule.
+    most: Vec<f64>,
+}
+
+impl<'a> Keeping<'a> {
+    pub(crate) fn new(promise: &'a Promise, deadline: Span, configurations: &[Configuration]) -> Self {
+        let mut shapes: Vec<(Shape, f64)> = Vec::new();
+        let mut kinds = Vec::new();
+        for configuration in configurations {
+            kinds.push(configuration.shape.map(|shape| {
+                shapes.iter().position(|(known, _)| *known == shape).unwrap_or_else(|| {
+                    shapes.push((shape, configuration.quota));
+                    shapes.len() - 1
+                })
+            }));
+        }
+        let most = at_most(promise, deadline, &shapes);
+        let most = kinds.iter().map(|kind| kind.map_or(0.0, |kind| most[kind])).collect();
+        Self { promise, deadline, kinds, shapes, most }
+    }
+
+    /// What a device of configuration `i` can count for at most, by either rule; 1 is the whole promise.
+    pub(crate) fn at_most(&self, i: usize) -> f64 {
+        self.most[i]
+    }
+
+    /// How `counts` devices of each configuration keep the promise, if they do.
+    pub(crate) fn rule(&self, counts: &[u32]) -> Option<Rule> {
+        let mut devices = vec![0; self.shapes.len()];
+        for (kind, &count) in self.kinds.iter().zip(counts) {
+            if let Some(kind) = kind {
+                devices[*kind] += count;
+            }
+        }
+        let mut kept: Vec<usize> = (0..devices.len()).filter(|&kind| devices[kind] > 0).collect();
+        let quota = |kind: usize| f64::from(devices[kind]) * self.shapes[kind].1;
+        kept.sort_by(|&a, &b| quota(b).total_cmp(&quota(a)));
+        for number in 1..=kept.len().min(2) {
+            if kept[..number].iter().map(|&kind| quota(kind)).sum::<f64>() >= 1.0 - EPSILON {
+                let of = |&kind: &usize| (self.shapes[kind].0, devices[kind], self.shapes[kind].1);
+                return Some(Rule::Quotas(kept[..number].iter().map(of).collect()));
+            }
+        }
+        if kept.len() < 2 {
+            return None;
+        }
+        let of = |&kind: &usize| (self.shapes[kind].0, devices[kind]);
+        pool(self.promise, self.deadline, &kept.iter().map(of).collect::<Vec<_>>())
+    }
+}
+
+/// The pool of `devices` that keeps the promise, if one does: those whose longest batch is not above some length.
+fn pool(promise: &Promise, deadline: Span, devices: &[(Shape, u32)]) -> Option<Rule> {
+    let alone: Vec<(Shape, u32)> = devices.iter().copied().filter(|(shape, _)| shape.is_plain()).collect();
+    let mut longest: Vec<Span> = alone.iter().map(|(shape, _)| shape.blocked).collect();
+    longest.sort_unstable();
+    longest.dedup();
+    longest.into_iter().find_map(|longest| {
+        let pool: Vec<_> = alone.iter().copied().filter(|(shape, _)| shape.blocked <= longest).collect();
+        keeps(promise, deadline, &pool, longest).then_some(Rule::Pool(pool))
+    })
+}
+
+/// Whether all full batches that fit behind one of `longest` are enough at each rise.
+fn keeps(promise: &Promise, deadline: Span, pool: &[(Shape, u32)], longest: Span) -> bool {
+    let rate: f64 = pool.iter().map(|(shape, count)| f64::from(*count) * shape.rate()).sum();
+    if rate < promise.rate() * (1.0 - EPSILON) {
+        return false;
+    }
+    let whole: f64 = pool.iter().map(|(shape, count)| f64::from(*count * shape.batch)).sum();
+    let repetition = promise.repetition(pool.iter().map(|(shape, _)| shape.time));
+    for (i, rise) in promise.rises().enumerate() {
+        if repetition.is_some_and(|repetition| rise.length > repetition) {
+            return true;
+        }
+        let left = (rise.length + deadline).saturating_sub(longest);
+        let begun = |(shape, count): &(Shape, u32)| {
+            u64::from(*count) * u64::from(shape.batch) * (left.as_nanos() / shape.time.as_nanos())
+        };
+        if pool.iter().map(begun).sum::<u64>() < rise.requests {
+            return false;
+        }
+        // From here on it suffices even if each device loses a whole batch.
+        let least = rate * left.as_secs_f64() - whole;
+        if least >= promise.rate() * rise.length.as_secs_f64() + promise.excess() && rate >= promise.rate() {
+            return true;
+        }
+        if i >= MAX_RISES {
+            return false;
+        }
+    }
+    false
+}
+
+/// Of each shape what it counts for at one rise, or in the long run: whatever holds by either rule holds there too. That rise is
+/// taken at which the sum is least.
+fn at_most(promise: &Promise, deadline: Span, shapes: &[(Shape, f64)]) -> Vec<f64> {
+    let rate = promise.rate();
+    let in_long_run: Vec<f64> = shapes
+        .iter()
+        .map(|(shape, _)| if rate > 0.0 { (shape.rate() / rate).min(1.0) } else { 1.0 })
+        .collect();
+    let at = |rise: Rise| -> Vec<f64> {
+        let share = |shape: &Shape| {
+            let done = u64::from(shape.batch) * shape.batches_by(rise.length + deadline);
+            (done as f64 / rise.requests as f64).min(1.0)
+        };
+        shapes.iter().map(|(shape, quota)| share(shape).max(*quota)).collect()
+    };
+    let rises: Vec<Vec<f64>> = promise.rises().take(64).filter(|rise| rise.requests > 0).map(at).collect();
+    let sum = |shares: &Vec<f64>| shares.iter().sum::<f64>();
+    rises.into_iter().chain([in_long_run]).min_by(|a, b| sum(a).total_cmp(&sum(b))).unwrap_or_default()
+}
