@@ -14,8 +14,8 @@ use weir_engine::{
 };
 
 use crate::config::{Config, ModelChoice, ServiceConfig, SimulatedModel};
-pub use reply::{Reply, Results};
-pub use stages::{adapters, reply};
+pub use reply::{Descent, Reply, Results};
+pub use stages::{Way, adapters, reply};
 pub use staging::{Staging, Timed};
 
 /// The most bytes of state that the streams of a service may have together.

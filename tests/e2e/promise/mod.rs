@@ -7,6 +7,7 @@ mod closed;
 mod devices;
 mod early;
 mod floods;
+mod joins;
 mod observers;
 mod pipelines;
 mod recorded;
