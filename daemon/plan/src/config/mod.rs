@@ -32,6 +32,8 @@ pub use model::{ModelChoice, Select, SimulatedModel};
 pub struct Config {
     /// The file it came from.
     pub path: PathBuf,
+    /// What that said, to tell where a field stands.
+    text: String,
     pub daemon: DaemonConfig,
     pub safe_mode: SafeModeConfig,
     /// Run at each announcement.
@@ -223,6 +225,11 @@ impl Config {
         Self::parse(path, &text)
     }
 
+    /// The line at which a field such as `pipeline[0].stage[1].adapter.each` stands, or the innermost table of it that is there.
+    pub fn line_of(&self, field: &str) -> usize {
+        places::line(&self.text, field)
+    }
+
     fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let mut problems = Problems::new(text);
         let (raw, table) = places::read(text, &mut problems);
@@ -230,7 +237,7 @@ impl Config {
         let config = raw.and_then(|raw| check.file(raw).ok());
         let problems = check.into_problems();
         match config.filter(|_| problems.is_empty()) {
-            Some(config) => Ok(config),
+            Some(config) => Ok(Self { text: text.to_owned(), ..config }),
             None => Err(ConfigError::Wrong { path: path.to_owned(), problems }),
         }
     }
