@@ -221,7 +221,7 @@ impl Pipeline {
                 *response = tables.alone(stage, sources).saturating_sub(delta).max(*response);
             }
             let next = curve.next_rise();
-            if next >= MAX_SPAN || horizon.is_over(next.as_nanos(), length, sources) {
+            if horizon.is_over(next.as_nanos(), length, sources) {
                 return self.answer(&tables, &responses, latest);
             }
             curve.rise();

@@ -6,7 +6,8 @@ use super::{Leg, Pipeline, Stage};
 use crate::growth::lcm;
 use crate::time::Span;
 
-/// The most entries of all tables together, each counted as often as something is looked at for it.
+/// The most entries of all tables together, each counted as often as something is looked at for it. The checker of certificates
+/// looks at four times as many, for it goes further where it rounds up what comes.
 const MAX_ENTRIES: u64 = 1 << 22;
 
 /// `f_i(Y)` of every stage, for as many as have been asked for.
