@@ -27,7 +27,7 @@ pub(super) enum How {
     /// The place of the largest number.
     ArgMax(View),
     /// A region of an image.
-    Region(Region),
+    Region(Box<Region>),
 }
 
 /// What an input may be made of.
@@ -86,7 +86,7 @@ impl<'a> Making<'a> {
             }
             Some(Input::Crop(crop)) => {
                 let boxes = Boxes::new(self, crop, spec)?;
-                How::Region(Region::new((crop, boxes), self, spec)?)
+                How::Region(Box::new(Region::new((crop, boxes), self, spec)?))
             }
         };
         Ok(Laid { tensor, data_type: spec.data_type, how })
@@ -131,12 +131,12 @@ impl<'a> Making<'a> {
             // Those of 1 make no difference.
             let fewer: Vec<_> = dimensions.iter().copied().filter(|dimension| *dimension != 1).collect();
             let has_more = dimensions.len() > spec.shape.len() && fewer.len() == spec.shape.len();
-            let mut dimensions = if has_more { fewer } else { dimensions };
-            while dimensions.len() < spec.shape.len() {
-                dimensions.insert(axis.min(dimensions.len()), 1);
+            let mut as_there = if has_more { fewer } else { dimensions.clone() };
+            while as_there.len() < spec.shape.len() {
+                as_there.insert(axis.min(as_there.len()), 1);
             }
-            let alike = dimensions.len() == spec.shape.len()
-                && (0..axis).chain(axis + 1..spec.shape.len()).all(|at| dimensions[at] == spec.shape[at]);
+            let alike = as_there.len() == spec.shape.len()
+                && (0..axis).chain(axis + 1..spec.shape.len()).all(|at| as_there[at] == spec.shape[at]);
             if !alike || !number::holds(spec.data_type, view.data_type) {
                 let reason = format!(
                     "`{}` is {}{dimensions:?} there, and {}: but for dimension {axis} they must be the same",
@@ -146,7 +146,7 @@ impl<'a> Making<'a> {
                 );
                 return Err(refuse(reason));
             }
-            along += dimensions[axis];
+            along += as_there[axis];
             views.push(view);
         }
         if along != spec.shape[axis] {

@@ -39,8 +39,11 @@ struct ReplyPart {
     /// Of each output of the model: where it begins in a packed result, its bytes, and where its first one is in the answer.
     tensors: Vec<(usize, usize, usize)>,
     /// Where these begin in the answer, and which number of a [`Descent`] each has.
-    origins: Vec<(usize, fn(&Descent) -> u32)>,
+    origins: Vec<(usize, Number)>,
 }
+
+/// One of the numbers of a [`Descent`].
+type Number = fn(&Descent) -> u32;
 
 /// What a request of a stage was made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,8 +133,8 @@ fn is_once(parents: Parents) -> bool {
 }
 
 /// What says where the results of a stage with these parents are from.
-pub(super) fn origins(parents: Parents) -> &'static [(&'static str, fn(&Descent) -> u32)] {
-    const ALL: [(&str, fn(&Descent) -> u32); 3] =
+pub(super) fn origins(parents: Parents) -> &'static [(&'static str, Number)] {
+    const ALL: [(&str, Number); 3] =
         [("parent", |of| of.parent), ("row", |of| of.row), ("from", |of| of.stage)];
     match parents {
         parents if is_once(parents) => &[],
