@@ -3,7 +3,10 @@
 use super::path::round;
 use super::{Pipeline, Stage};
 use crate::admission::Load;
+use crate::curve::ArrivalCurve;
 use crate::growth::{Envelope, growth, lcm, repetition};
+use crate::time::Span;
+use crate::word::Density;
 
 /// What is nearer to capacity than this part of it, and so much more for each stream, is looked at until it repeats. It would be too
 /// much to look at until it is worked off; and the checker of certificates, which rounds up what each stream brings, has to see that
@@ -75,6 +78,19 @@ impl Horizon {
             stages().all(keeps_up).then_some(repeat)
         };
         Self { over, repeat: repeat() }
+    }
+
+    /// How many sources are looked at before it is over; `None` if it never is.
+    pub(super) fn sources(&self, load: &Load) -> Option<u64> {
+        let come = |length: u64| {
+            let of = |&(density, curve): &(Density, &ArrivalCurve)| {
+                density.ceil_of(curve.count(Span::from_nanos(length)))
+            };
+            load.iter().map(of).fold(0, u64::saturating_add)
+        };
+        let over = (self.over < u64::MAX).then(|| come(self.over));
+        let repeated = |r: Repeat| come(r.from.saturating_add(r.period)).max(r.sources.saturating_mul(2));
+        over.into_iter().chain(self.repeat.map(repeated)).min()
     }
 
     /// Whether no length from `next` on matters, all having been looked at up to `length`, in which so many sources come.
