@@ -198,9 +198,13 @@ pub struct Stage {
     pub name: String,
     /// What runs there.
     pub model: String,
-    /// The stage whose results it takes; none for the first.
+    /// The stage whose results it takes, if it is one; none for the first.
     pub after: Option<String>,
-    /// The most requests that a result of that becomes here.
+    /// All stages whose results it takes, in their order; none of a daemon that knows no more than one.
+    pub parents: Vec<String>,
+    /// Whether it waits until they are done with a request of the pipeline, and takes that once.
+    pub join: bool,
+    /// The most requests that a result of those becomes here.
     pub fan_out: u32,
     /// The batch size that is promised by.
     pub batch: usize,

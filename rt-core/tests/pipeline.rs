@@ -8,7 +8,7 @@ mod shared;
 use harness::{Dice, instances};
 use oracle::pipeline::Pipeline;
 use rt_core::pipeline::{self, Parents, PipelineAdmission, PipelineError, Stage};
-use rt_core::{Span, StreamSpec};
+use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, MAX_SPAN, Span, StreamSpec};
 
 fn ns(n: u8) -> Span {
     Span::from_nanos(u64::from(n))
@@ -224,4 +224,22 @@ fn a_join_by_hand() {
     asked.stages[0].parents = Parents::join([]);
     let refused = asked.descendants();
     assert!(matches!(refused, Err(PipelineError::Range { field: "parent", stage: 0, .. })), "{refused:?}");
+}
+
+/// Batches that take half a billionth more than comes are behind by more and more, however little that is in an hour: they are
+/// not in step with what comes, so nothing repeats, and a test that looked no further than an hour would say yes.
+#[test]
+fn what_is_too_much_by_a_hair_is_refused() {
+    let period = Span::from_millis(2_000);
+    let curve =
+        ArrivalCurve::new(&[ArrivalBound::periodic(period, Span::ZERO).expect("valid")]).expect("one");
+    let set = ConstraintSet::new(&[Constraint::row_miss(0).expect("valid")]).expect("one");
+    let load = [StreamSpec::promised(set, curve)];
+    let admit = |time: Span| {
+        let stage = Stage { parents: Parents::NONE, fan_out: 1, workers: 1, batch: 1, time };
+        pipeline::Pipeline { deadline: MAX_SPAN, guard: Span::ZERO, stages: vec![stage] }.admit(&load)
+    };
+    assert_eq!(admit(period).map(|admission| admission.bound), Ok(period + period));
+    let more = admit(period + Span::from_nanos(1));
+    assert!(matches!(more, Err(PipelineError::Horizon | PipelineError::Rate { .. })), "{more:?}");
 }

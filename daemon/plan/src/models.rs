@@ -14,8 +14,8 @@ use weir_engine::{
 };
 
 use crate::config::{Config, ModelChoice, ServiceConfig, SimulatedModel};
-pub use reply::{Reply, Results};
-pub use stages::{adapters, reply};
+pub use reply::{Descent, Reply, Results};
+pub use stages::{Way, adapters, reply};
 pub use staging::{Staging, Timed};
 
 /// The most bytes of state that the streams of a service may have together.
@@ -26,10 +26,19 @@ const MAX_STATE: u64 = 1 << 30;
 pub enum ModelsError {
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    #[error("{}: {at}.model = \"{model}\": daemon.models names no manifest", path.display())]
-    NoManifest { path: PathBuf, at: String, model: String },
     #[error("{field} = {value}: {reason}")]
     Field { field: String, value: String, reason: String },
+    /// What is wrong with a field, and where that stands.
+    #[error("{}:{line}: {wrong}", path.display())]
+    At { path: PathBuf, line: usize, wrong: Box<Self> },
+}
+
+impl ModelsError {
+    /// The same with the line of the file, if it is about a field of it.
+    fn in_file(self, config: &Config) -> Self {
+        let Self::Field { field, .. } = &self else { return self };
+        Self::At { path: config.path.clone(), line: config.line_of(field), wrong: Box::new(self) }
+    }
 }
 
 /// The variants of each service, in order: the base first. Of a pipeline those of each stage, one after the other.
@@ -49,8 +58,9 @@ pub fn resolve_models(config: &Config) -> Result<Vec<Vec<ModelSpec>>, ModelsErro
                 .map(|name| Ok(manifest.model(name)?.clone()))
                 .collect::<Result<_, ModelsError>>()?,
             (ModelChoice::Named(names), None) => {
-                let (at, model) = (service.at.clone(), names[0].clone());
-                return Err(ModelsError::NoManifest { path: config.path.clone(), at, model });
+                let (field, value) = (format!("{}.model", service.at), format!("{:?}", names[0]));
+                let reason = "daemon.models names no manifest".to_owned();
+                return Err(ModelsError::Field { field, value, reason });
             }
         };
         let specs = check(service, specs)?;
@@ -66,7 +76,8 @@ pub fn resolve_models(config: &Config) -> Result<Vec<Vec<ModelSpec>>, ModelsErro
         stages::check(service, &specs)?;
         Ok(specs)
     };
-    config.services.iter().map(resolve).collect()
+    let resolved: Result<_, ModelsError> = config.services.iter().map(resolve).collect();
+    resolved.map_err(|error| error.in_file(config))
 }
 
 /// What runs models.

@@ -57,11 +57,13 @@ pub(crate) fn problem_of_pipeline<'a>(
     let open = |stage: &&StageConfig| stage.open;
     let workers = config.stages.iter().map(|stage| stage.runs.workers).sum();
     let workers = config.stages.iter().find(open).map(|_| workers);
+    let names =
+        |stage: &StageConfig| stage.after.iter().map(|parent| config.stages[parent].runs.name.clone());
     let stage = |(stage, (profile, chosen)): (&StageConfig, Chosen<'_>)| Stage {
         name: stage.runs.name.clone(),
-        parent: stage.after.map(|parent| config.stages[parent].runs.name.clone()),
-        parents: None,
-        join: false,
+        parent: names(stage).next().filter(|_| stage.after.is_of_tree()),
+        parents: (!stage.after.is_of_tree()).then(|| names(stage).collect()),
+        join: stage.after.is_join(),
         requests: None,
         fan_out: stage.fan_out,
         workers: match chosen {

@@ -90,11 +90,14 @@ pub fn stages(service: &Service) -> Vec<Stage> {
         let results = results.next().into_iter().flatten();
         let variants = stage.runs.variants.iter().zip(results).map(variant).collect();
         let (config, runs) = (&stage.config, stage.runs.workers());
+        let parents = || config.after.iter().map(|parent| pipeline.stages[parent].config.runs.name.clone());
         let alive = workers.by_ref().take(runs.count).filter(|&does| does != WorkerView::Lost).count();
         Stage {
             name: config.runs.name.clone(),
             model: stage.runs.spec.name.clone(),
-            after: config.after.map(|parent| pipeline.stages[parent].config.runs.name.clone()),
+            after: parents().next().filter(|_| parents().count() == 1),
+            parents: parents().collect(),
+            join: config.after.is_join(),
             fan_out: config.fan_out,
             batch: runs.batch,
             batch_time_ns: runs.batch_time().as_nanos(),

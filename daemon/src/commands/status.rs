@@ -59,10 +59,16 @@ fn print_service(service: &Service) {
         }
     }
     for stage in &service.stages {
-        let from = stage
-            .after
-            .as_ref()
-            .map_or_else(String::new, |parent| format!(", up to {} a result of {parent}", stage.fan_out));
+        let parents = match &*stage.parents {
+            // An older daemon tells the one.
+            [] => stage.after.clone().unwrap_or_default(),
+            several => several.join(", "),
+        };
+        let from = match parents.is_empty() {
+            true => String::new(),
+            false if stage.join => format!(", once behind {parents}"),
+            false => format!(", up to {} a result of {parents}", stage.fan_out),
+        };
         say!(
             "  {:<16} {} in batches of {}, {} of {} workers, {} waiting{from}",
             stage.name,

@@ -7,8 +7,11 @@ use crate::certificate::{PipelineClaim, PipelineReason};
 use crate::problem::pipeline::raw::Count;
 use crate::problem::raw::Unit;
 
+/// The most requests that sources are followed as, of all stages together: so many that what is admitted is never too much.
+const MAX_FOLLOWED: i128 = 1 << 24;
+
 /// Of a nanosecond.
-const PARTS: i128 = 1 << 20;
+const PARTS: i128 = 1 << 30;
 
 pub(super) fn check(claim: &PipelineClaim, verified: &mut Verified) -> Result<(), VerifyError> {
     let (pipeline, unit) = (Pipeline::read(claim)?, claim.problem.unit);
@@ -175,8 +178,7 @@ impl Pipeline {
         let promised: Vec<_> = self.streams.iter().filter(|s| s.p > 0).collect();
         self.keeps_up(&promised)?;
         let end = End::new(self, &promised);
-        let (mut length, mut terms) =
-            (1, Terms { pipeline: self, known: vec![Vec::new(); self.stages.len()] });
+        let (mut length, mut terms) = (1, Terms::new(self)?);
         let mut found =
             Derived { delta: 0, sources: 0, lhs: -1, responses: vec![0; self.stages.len()], apart: 0 };
         for _ in 0..MAX_STEPS {
@@ -268,53 +270,71 @@ fn above(stage: &Stage, known: &[i128]) -> i128 {
 /// `f` of Theorem P2, of as many requests of each stage as have been asked for, or sources where some stage takes the results of
 /// several or a source once.
 ///
-/// Those that take whole rounds are looked at once: beyond them all is as for so many fewer, a number of batch times later. Of
-/// requests, that are a round each, the first says most.
+/// Those that take whole rounds are looked at once: beyond them all is as for so many fewer, a number of batch times later. Of those
+/// that take no more rounds than another the first says most, as least is left below.
 struct Terms<'a> {
     pipeline: &'a Pipeline,
-    known: Vec<Vec<i128>>,
+    /// In nanoseconds, in half the room of those that are reckoned with.
+    known: Vec<Vec<i64>>,
+    whole: Vec<Whole>,
 }
 
-impl Terms<'_> {
+/// How many make whole rounds of a stage, how many rounds, and at which of them another round begins.
+struct Whole {
+    items: i128,
+    rounds: i128,
+    begins: Vec<i128>,
+}
+
+impl<'a> Terms<'a> {
+    fn new(pipeline: &'a Pipeline) -> Result<Self, String> {
+        let whole = |stage: &Stage| {
+            let round = stage.workers * stage.batch;
+            if pipeline.is_tree() {
+                return Some(Whole { items: round, rounds: 1, begins: vec![1] });
+            }
+            let items = whole_rounds(stage.descendants, round)?;
+            let rounds = |x: i128| (x * stage.descendants + round - 1) / round;
+            let begins = (1..=items).filter(|&x| rounds(x) > rounds(x - 1)).collect();
+            Some(Whole { items, rounds: rounds(items), begins })
+        };
+        let whole: Option<_> = pipeline.stages.iter().map(whole).collect();
+        let whole = whole.ok_or_else(|| format!("{UNCONFIRMED}: rounds without end"))?;
+        Ok(Self { pipeline, known: vec![Vec::new(); pipeline.stages.len()], whole })
+    }
+
     fn latest(&mut self, sources: i128) -> Result<i128, String> {
         let (stages, tree) = (&self.pipeline.stages, self.pipeline.is_tree());
-        let round = |stage: &Stage| stage.workers * stage.batch;
-        // How many make whole rounds, how many rounds, and of how many each number is looked at.
-        let whole = |stage: &Stage| {
-            let items = if tree { Some(round(stage)) } else { whole_rounds(stage.descendants, round(stage)) };
-            items.map(|items| (items, items * if tree { 1 } else { stage.descendants } / round(stage)))
+        let work = |(stage, whole): (&Stage, &Whole)| {
+            sources * if tree { stage.descendants } else { whole.begins.len() as i128 }
         };
-        let whole: Option<Vec<(i128, i128)>> = stages.iter().map(whole).collect();
-        let Some(whole) = whole else { return Err(format!("{UNCONFIRMED}: rounds without end")) };
-        let work = |(stage, &(items, _)): (&Stage, &(i128, i128))| {
-            sources * if tree { stage.descendants } else { items.min(sources) }
-        };
-        let all: i128 = stages.iter().zip(&whole).map(work).sum();
-        if all > MAX_STEPS {
-            return Err(format!("{UNCONFIRMED}: sources become more than {MAX_STEPS} requests"));
+        let all: i128 = stages.iter().zip(&self.whole).map(work).sum();
+        if all > MAX_FOLLOWED {
+            return Err(format!("{UNCONFIRMED}: sources become more than {MAX_FOLLOWED} requests"));
         }
         for (i, stage) in stages.iter().enumerate().rev() {
             let (most, each) =
                 if tree { (stage.descendants * sources, 1) } else { (sources, stage.descendants) };
-            let (items, rounds) = whole[i];
+            let Whole { items, rounds, begins } = &self.whole[i];
             for counted in self.known[i].len() as i128 + 1..=most {
                 let below = |left: i128| {
                     let so_many = |c: usize| if tree { stages[c].fan_out * left } else { left };
                     self.pipeline
                         .children(i)
-                        .map(|c| self.known[c][so_many(c) as usize - 1])
+                        .map(|c| i128::from(self.known[c][so_many(c) as usize - 1]))
                         .max()
                         .unwrap_or(0)
                 };
-                let looked_at = 1..=if tree { 1 } else { items.min(counted) };
+                let looked_at = begins.iter().take_while(|&&x| x <= counted);
                 let first = looked_at.map(|x| self.pipeline.served(stage, x * each) + below(counted - x + 1));
-                let more = (counted > items)
-                    .then(|| self.known[i][(counted - items) as usize - 1] + rounds * stage.time);
+                let more = (counted > *items)
+                    .then(|| i128::from(self.known[i][(counted - items) as usize - 1]) + rounds * stage.time);
                 let end = first.chain(more).max().unwrap_or(0);
+                let end = i64::try_from(end).map_err(|_| format!("{UNCONFIRMED}: {end} ns are too many"))?;
                 self.known[i].push(end);
             }
         }
-        Ok(self.known[0][sources as usize - 1])
+        Ok(self.known[0][sources as usize - 1].into())
     }
 }
 
@@ -353,7 +373,7 @@ impl End {
         for stream in promised {
             let Some(slow) = stream.slowest() else { continue };
             slope += up(cost * stream.p * slow.count(), stream.q * slow.step);
-            most += slow.most(slow.step).0 + 1;
+            most += up(stream.p * slow.most(slow.step).0, stream.q) + 1;
         }
         let over = (slope < PARTS).then(|| (fixed * PARTS + cost * most) / (PARTS - slope) + 1);
         let repeated = repetition(promised.iter().copied(), 1).and_then(|(from, period)| {

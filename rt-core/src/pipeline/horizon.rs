@@ -3,10 +3,16 @@
 use super::path::round;
 use super::{Pipeline, Stage};
 use crate::admission::Load;
+use crate::curve::ArrivalCurve;
 use crate::growth::{Envelope, growth, lcm, repetition};
+use crate::time::Span;
+use crate::word::Density;
 
-/// What is nearer to capacity than this part of it is looked at until it repeats.
-const NEARLY_ALL: f64 = 1e-9;
+/// What is nearer to capacity than this part of it, and so much more for each stream, is looked at until it repeats. It would be too
+/// much to look at until it is worked off; and the checker of certificates, which rounds up what each stream brings, has to see that
+/// it ever is.
+const NEARLY_ALL: f64 = 1e-7;
+const FOR_EACH: f64 = 4e-9;
 
 /// When no later source can be answered later after its arrival than those that have been looked at.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +57,7 @@ impl Horizon {
         let cost = stages().map(|(stage, &m)| cost(stage, m)).fold(0.0, f64::max);
         let come = Envelope::of(load);
         let spare = 1.0 - cost * come.rate;
-        let over = if spare < NEARLY_ALL {
+        let over = if spare < NEARLY_ALL + FOR_EACH * load.len() as f64 {
             u64::MAX
         } else {
             // What is lost in rounding is at most some 10^-15 of capacity, so some 10^-6 of what is spare.
@@ -72,6 +78,19 @@ impl Horizon {
             stages().all(keeps_up).then_some(repeat)
         };
         Self { over, repeat: repeat() }
+    }
+
+    /// How many sources are looked at before it is over; `None` if it never is.
+    pub(super) fn sources(&self, load: &Load) -> Option<u64> {
+        let come = |length: u64| {
+            let of = |&(density, curve): &(Density, &ArrivalCurve)| {
+                density.ceil_of(curve.count(Span::from_nanos(length)))
+            };
+            load.iter().map(of).fold(0, u64::saturating_add)
+        };
+        let over = (self.over < u64::MAX).then(|| come(self.over));
+        let repeated = |r: Repeat| come(r.from.saturating_add(r.period)).max(r.sources.saturating_mul(2));
+        over.into_iter().chain(self.repeat.map(repeated)).min()
     }
 
     /// Whether no length from `next` on matters, all having been looked at up to `length`, in which so many sources come.

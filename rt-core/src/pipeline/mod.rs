@@ -206,8 +206,12 @@ impl Pipeline {
         }
         self.check_rate(&descendants, &load)?;
         let horizon = Horizon::new(self, &descendants, &load);
-        let mut curve = MandatoryCurve::new(&load);
         let mut tables = Tables::new(self, &descendants);
+        // So near to capacity it would be looked at for long, and in vain.
+        if !horizon.sources(&load).is_some_and(|sources| tables.have_room(sources)) {
+            return Err(PipelineError::Horizon);
+        }
+        let mut curve = MandatoryCurve::new(&load);
         let mut responses = alloc::vec![0; self.stages.len()];
         let mut latest = None::<(u64, u64, u64)>;
         for _ in 0..MAX_RISES {
@@ -221,7 +225,7 @@ impl Pipeline {
                 *response = tables.alone(stage, sources).saturating_sub(delta).max(*response);
             }
             let next = curve.next_rise();
-            if next >= MAX_SPAN || horizon.is_over(next.as_nanos(), length, sources) {
+            if horizon.is_over(next.as_nanos(), length, sources) {
                 return self.answer(&tables, &responses, latest);
             }
             curve.rise();

@@ -6,7 +6,8 @@ use super::{Leg, Pipeline, Stage};
 use crate::growth::lcm;
 use crate::time::Span;
 
-/// The most entries of all tables together, each counted as often as something is looked at for it.
+/// The most entries of all tables together, each counted as often as something is looked at for it. The checker of certificates
+/// looks at four times as many, for it goes further where it rounds up what comes.
 const MAX_ENTRIES: u64 = 1 << 22;
 
 /// `f_i(Y)` of every stage, for as many as have been asked for.
@@ -72,12 +73,19 @@ impl<'a> Tables<'a> {
         Self { pipeline, descendants, kinds, ends: alloc::vec![Vec::new(); descendants.len()] }
     }
 
-    /// `f_0(sources)`; `None` if that would take too many entries.
-    pub(super) fn end(&mut self, sources: u64) -> Option<u64> {
+    /// Whether so many sources take no more entries than there may be.
+    pub(super) fn have_room(&self, sources: u64) -> bool {
         let of = |kind: &Kind| kind.of_source * kind.steps.len() as u64;
         let entries =
             self.kinds.iter().try_fold(0, |all: u64, kind| all.checked_add(of(kind).checked_mul(sources)?));
-        entries.filter(|&entries| entries <= MAX_ENTRIES)?;
+        entries.is_some_and(|entries| entries <= MAX_ENTRIES)
+    }
+
+    /// `f_0(sources)`; `None` if that would take too many entries.
+    pub(super) fn end(&mut self, sources: u64) -> Option<u64> {
+        if !self.have_room(sources) {
+            return None;
+        }
         for i in (0..self.ends.len()).rev() {
             for items in self.ends[i].len() as u64 + 1..=self.kinds[i].of_source * sources {
                 let kind = &self.kinds[i];

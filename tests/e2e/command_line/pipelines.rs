@@ -81,6 +81,18 @@ fn the_check_prints_the_tree_and_holds_the_stages_against_each_other() {
         let message = refused(from, to);
         assert!(message.contains(wanted), "{wanted}: {message}");
     }
+    // What is wrong between two stages stands in a line of the file, as all else.
+    for (from, to, at, line) in [
+        ("{ row = \"output\" }", "{ row = \"scores\" }", "adapter.inputs.input.row = ", "inputs.input = "),
+        ("scores = \"output\"", "scores = \"odds\"", "adapter.each.scores = ", "each = "),
+        ("input = 1, output = 2", "input = 3, output = 2", "adapter.inputs.input.row = ", "inputs.input = "),
+    ] {
+        let message = refused(from, to);
+        let said = plate().replace(from, to);
+        let number = said.lines().position(|text| text.trim_start().starts_with(line)).expect("the line") + 1;
+        let wanted = format!("/weir.toml:{number}: pipeline[0].stage[1].{at}");
+        assert!(message.contains(&wanted), "{wanted}: {message}");
+    }
 }
 
 #[test]

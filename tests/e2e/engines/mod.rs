@@ -3,6 +3,7 @@
 mod choice;
 mod import;
 mod isolation;
+mod joined;
 mod models;
 mod shared;
 mod text;

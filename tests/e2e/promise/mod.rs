@@ -9,6 +9,7 @@ mod demoted;
 mod devices;
 mod early;
 mod floods;
+mod joins;
 mod observers;
 mod pipelines;
 mod recorded;

@@ -37,7 +37,12 @@ pub(crate) const METER: &str = r#"
 
 /// The same, with these tables before it and these streams of the pipeline; every batch is promised with `ms`.
 pub(super) fn meter(daemon: &str, streams: &str, ms: u64) -> Deployment {
-    let deployment = Deployment::new(format!("{daemon}{METER}{streams}"));
+    meter_of(METER, daemon, streams, ms)
+}
+
+/// Another pipeline, likewise.
+pub(super) fn meter_of(pipeline: &str, daemon: &str, streams: &str, ms: u64) -> Deployment {
+    let deployment = Deployment::new(format!("{daemon}{pipeline}{streams}"));
     deployment.succeed(&["profile", "--quick", "--samples", "10"]);
     deployment.set_all_bounds(ms);
     deployment

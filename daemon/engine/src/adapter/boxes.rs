@@ -5,7 +5,7 @@ use crate::engine::{DataType, TensorSpec};
 use super::config::{BoxFormat, Crop, Within};
 use super::lay::Making;
 use super::names::{Found, Place, View, shape};
-use super::{AdapterError, Step, number, regions};
+use super::{AdapterError, Given, number, regions};
 
 /// How the box of a request is found, by shapes that were checked.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,7 @@ impl Boxes {
                 let refuse =
                     |reason| AdapterError::new(format!("inputs.{}.boxes", tensor.name), boxes, reason);
                 let found = making.known.find(boxes).map_err(refuse)?;
+                found.one().map_err(refuse)?;
                 let view = box_of(found).map_err(refuse)?;
                 if view.rows.is_some() {
                     making.has_rows(found).map_err(refuse)?;
@@ -49,20 +50,15 @@ impl Boxes {
     }
 
     /// Left, top, right and bottom in an image of so many pixels, within it; `None` if nothing of it is.
-    pub(super) fn corners(
-        &self,
-        source: &[u8],
-        path: &[Step<'_>],
-        [rows, columns]: [f32; 2],
-    ) -> Option<[f32; 4]> {
+    pub(super) fn corners(&self, given: Given<'_>, [rows, columns]: [f32; 2]) -> Option<[f32; 4]> {
         let corners = match *self {
             Self::Region(stage) => {
-                let [left, top, right, bottom] = regions::corners(path.get(stage)?.row);
+                let [left, top, right, bottom] = regions::corners(given.path.get(stage)?.row);
                 [left * columns, top * rows, right * columns, bottom * rows]
             }
             Self::Numbers { view, format, relative } => {
                 let mut four = [0f32; 4];
-                let numbers = view.bytes(source, path)?;
+                let numbers = view.bytes(given)?;
                 for (value, element) in four.iter_mut().zip(numbers.chunks_exact(view.data_type.size())) {
                     *value = number::load(view.data_type, element) as f32;
                 }

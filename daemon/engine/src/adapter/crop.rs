@@ -7,7 +7,7 @@ use super::config::{Crop, Fit};
 use super::lay::Making;
 use super::names::{View, needed, shape};
 use super::target::Target;
-use super::{AdapterError, Step, number};
+use super::{AdapterError, Given, number};
 
 /// Columns of the region that are worked out at a time.
 const COLUMNS: usize = 64;
@@ -49,6 +49,7 @@ impl Region {
         let field = format!("inputs.{}.crop", tensor.name);
         let refuse = |reason| AdapterError::new(&field, &crop.image, reason);
         let image = known.find(&crop.image).map_err(refuse)?;
+        image.one().map_err(refuse)?;
         let is_pixels = |tensor: &TensorSpec| matches!(tensor.data_type, DataType::F32 | DataType::U8);
         let from = sides(image.tensor).filter(|_| is_pixels(image.tensor));
         let from = from.ok_or_else(|| refuse(format!("it is {}, {IMAGE}", shape(image.tensor))))?;
@@ -64,6 +65,7 @@ impl Region {
         let turn = crop.turn.as_ref().map(|name| {
             let refuse = |reason| AdapterError::new(format!("inputs.{}.turn", tensor.name), name, reason);
             let found = known.find(name).map_err(refuse)?;
+            found.one().map_err(refuse)?;
             let two = found.tensor.elements() == 2;
             two.then(|| found.whole())
                 .ok_or_else(|| refuse(format!("it is {}, two numbers are needed", shape(found.tensor))))
@@ -74,12 +76,11 @@ impl Region {
     }
 
     /// Writes the region of the request that `path` leads to; zeros if the box is empty or no box.
-    pub(super) fn lay(&self, source: &[u8], path: &[Step<'_>], target: &mut Target<'_>) {
+    pub(super) fn lay(&self, given: Given<'_>, target: &mut Target<'_>) {
         let [channels, rows, columns] = self.into;
         let [_, from_rows, from_columns] = self.from;
-        let corners = self.boxes.corners(source, path, [from_rows as f32, from_columns as f32]);
-        let (Some([left, top, right, bottom]), Some(image)) = (corners, self.image.bytes(source, path))
-        else {
+        let corners = self.boxes.corners(given, [from_rows as f32, from_columns as f32]);
+        let (Some([left, top, right, bottom]), Some(image)) = (corners, self.image.bytes(given)) else {
             return target.zeros(channels * rows * columns);
         };
         let [high, wide] = match self.fit {
@@ -87,8 +88,7 @@ impl Region {
             Fit::Pad => fitted([rows, columns], [bottom - top, right - left]),
         };
         // Turned upside down is what is read from the other corner.
-        let turned =
-            self.turn.and_then(|view| view.bytes(source, path).map(|numbers| is_second(view, numbers)));
+        let turned = self.turn.and_then(|view| view.bytes(given).map(|numbers| is_second(view, numbers)));
         let (left, right, top, bottom) = match turned {
             Some(true) => (right, left, bottom, top),
             _ => (left, right, top, bottom),

@@ -9,7 +9,7 @@ use super::config::{Input, Part};
 use super::crop::Region;
 use super::names::{Found, Known, View, needed, shape};
 use super::target::Target;
-use super::{AdapterError, Step, number};
+use super::{AdapterError, Given, number};
 
 /// An input of the model, and how it comes about.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub(super) enum How {
     /// The place of the largest number.
     ArgMax(View),
     /// A region of an image.
-    Region(Region),
+    Region(Box<Region>),
 }
 
 /// What an input may be made of.
@@ -41,26 +41,21 @@ pub(super) struct Making<'a> {
 }
 
 impl Laid {
-    pub(super) fn lay(&self, source: &[u8], path: &[Step<'_>], buffers: &mut Buffers, index: usize) {
+    pub(super) fn lay(&self, given: Given<'_>, buffers: &mut Buffers, index: usize) {
         let mut target = Target::new(buffers, (self.tensor, self.data_type), index);
         match &self.how {
             How::Pieces { turns, views } => {
                 for turn in 0..*turns {
                     for view in views {
                         let each = view.bytes / turns;
-                        let piece =
-                            view.bytes(source, path).and_then(|all| all.get(turn * each..)?.get(..each));
-                        match piece {
-                            Some(piece) => target.convert(view.data_type, piece),
-                            None => target.zeros(each / view.data_type.size()),
-                        }
+                        piece(*view, (turn * each, each), given, &mut target);
                     }
                 }
             }
             How::ArgMax(view) => {
-                target.number(view.bytes(source, path).map_or(0.0, |all| largest(*view, all)));
+                target.number(view.bytes(given).map_or(0.0, |all| largest(*view, all)));
             }
-            How::Region(region) => region.lay(source, path, &mut target),
+            How::Region(region) => region.lay(given, &mut target),
         }
     }
 }
@@ -91,7 +86,7 @@ impl<'a> Making<'a> {
             }
             Some(Input::Crop(crop)) => {
                 let boxes = Boxes::new(self, crop, spec)?;
-                How::Region(Region::new((crop, boxes), self, spec)?)
+                How::Region(Box::new(Region::new((crop, boxes), self, spec)?))
             }
         };
         Ok(Laid { tensor, data_type: spec.data_type, how })
@@ -133,8 +128,15 @@ impl<'a> Making<'a> {
         let (mut views, mut along) = (Vec::with_capacity(parts.len()), 0);
         for (number, part) in parts.iter().enumerate() {
             let (_, view, dimensions) = self.part(spec, part, Some(&format!("concatenate[{number}]")))?;
-            let alike = dimensions.len() == spec.shape.len()
-                && (0..axis).chain(axis + 1..spec.shape.len()).all(|at| dimensions[at] == spec.shape[at]);
+            // Those of 1 make no difference.
+            let fewer: Vec<_> = dimensions.iter().copied().filter(|dimension| *dimension != 1).collect();
+            let has_more = dimensions.len() > spec.shape.len() && fewer.len() == spec.shape.len();
+            let mut as_there = if has_more { fewer } else { dimensions.clone() };
+            while as_there.len() < spec.shape.len() {
+                as_there.insert(axis.min(as_there.len()), 1);
+            }
+            let alike = as_there.len() == spec.shape.len()
+                && (0..axis).chain(axis + 1..spec.shape.len()).all(|at| as_there[at] == spec.shape[at]);
             if !alike || !number::holds(spec.data_type, view.data_type) {
                 let reason = format!(
                     "`{}` is {}{dimensions:?} there, and {}: but for dimension {axis} they must be the same",
@@ -144,7 +146,7 @@ impl<'a> Making<'a> {
                 );
                 return Err(refuse(reason));
             }
-            along += dimensions[axis];
+            along += as_there[axis];
             views.push(view);
         }
         if along != spec.shape[axis] {
@@ -167,6 +169,9 @@ impl<'a> Making<'a> {
         let field = ["inputs", &spec.name].into_iter().chain(within).chain(own).collect::<Vec<_>>().join(".");
         let refuse = |reason| AdapterError::new(&field, part.name(), reason);
         let found = self.known.find(part.name()).map_err(refuse)?;
+        if within == Some("arg-max") {
+            found.one().map_err(refuse)?;
+        }
         let dimensions = &found.tensor.shape;
         let (view, dimensions) = match part {
             Part::Whole(_) => (found.whole(), &dimensions[..]),
@@ -202,6 +207,19 @@ impl<'a> Making<'a> {
             return Ok(());
         }
         Err(format!("it is {data_type}{dimensions:?} there, and {}", needed(spec, self.model)))
+    }
+}
+
+/// Writes so many bytes of a view from there on: of each result that they are of, zeros for what is not there.
+fn piece(view: View, (from, length): (usize, usize), given: Given<'_>, target: &mut Target<'_>) {
+    let (mut at, end, whole) = (from, from + length, view.bytes / view.results());
+    while at < end {
+        let now = (whole - at % whole).min(end - at);
+        match view.result(at / whole, given).and_then(|all| all.get(at % whole..)?.get(..now)) {
+            Some(bytes) => target.convert(view.data_type, bytes),
+            None => target.zeros(now / view.data_type.size()),
+        }
+        at += now;
     }
 }
 

@@ -17,7 +17,7 @@ use std::fmt::{Debug, Display};
 
 use crate::engine::{Buffers, ModelSpec, TensorSpec, sha256_hex};
 use lay::{Laid, Making};
-use names::{Known, list};
+use names::{Gathered, Known, list};
 use select::Select;
 
 pub use config::{AdapterConfig, BoxFormat, Crop, Each, Fit, Input, Part, Within};
@@ -32,6 +32,39 @@ pub struct Adapter {
     inputs: Vec<Laid>,
     /// Those of the pipeline's request, then of the answer of each stage on the way.
     tensors: Vec<Vec<TensorSpec>>,
+    /// Those of each stage of which all results are there, and how many these may be.
+    above: Vec<(Vec<TensorSpec>, usize)>,
+}
+
+/// A stage of which all results of a source are there: one that a join waits for, be the join the model's own stage or above it.
+#[derive(Clone, Copy, Debug)]
+pub struct Above<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its model.
+    pub model: &'a ModelSpec,
+    /// The most results of a source.
+    pub most: usize,
+}
+
+/// All that a request is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    /// The pipeline's request.
+    pub source: &'a [u8],
+    /// Of each stage above the join that the way begins at or leads to, all results.
+    pub all: &'a [Results<'a>],
+    /// The stages on the way, the parent last; none to a join.
+    pub path: &'a [Step<'a>],
+}
+
+/// What a source became at a stage.
+#[derive(Clone, Copy, Debug)]
+pub struct Results<'a> {
+    /// As [`Buffers::get`] writes each, side by side.
+    pub packed: &'a [u8],
+    /// Which of them is first, second, …
+    pub order: &'a [u16],
 }
 
 /// A stage on the way to a request: the answer there, and the row of it that the way goes on with.
@@ -79,7 +112,23 @@ impl Adapter {
         fan_out: u32,
         model: &ModelSpec,
     ) -> Result<Self, AdapterError> {
-        let known = Known { source, path };
+        Self::behind(config, source, (&[], path), fan_out, model)
+    }
+
+    /// The same of a way that begins at a join, which is the first on the `path`, or leads to one, with an empty `path`: of the stages
+    /// `above` that join all results are there.
+    ///
+    /// # Errors
+    /// As [`Adapter::new`].
+    pub fn behind(
+        config: &AdapterConfig,
+        source: &[TensorSpec],
+        (above, path): (&[Above<'_>], &[(&str, &ModelSpec)]),
+        fan_out: u32,
+        model: &ModelSpec,
+    ) -> Result<Self, AdapterError> {
+        let above: Vec<_> = above.iter().map(Gathered::new).collect();
+        let known = Known { source, above: &above, path };
         let inputs = model.request();
         let unknown = config.inputs.keys().find(|name| inputs.iter().all(|input| input.name != **name));
         if let Some(name) = unknown {
@@ -100,6 +149,7 @@ impl Adapter {
             select,
             fan_out,
             tensors: [source.to_vec()].into_iter().chain(answers).collect(),
+            above: above.iter().map(|one| (one.model.answer().to_vec(), one.most)).collect(),
         })
     }
 
@@ -109,14 +159,13 @@ impl Adapter {
         self.select.rows_of(answer, self.fan_out, rows)
     }
 
-    /// Lays the request that `path` leads to at place `index` of the batch: what that costs depends on shapes alone. `source` is
-    /// the pipeline's request.
+    /// Lays the request that is made of what is `given` at place `index` of the batch: what that costs depends on shapes alone.
     ///
     /// # Panics
     /// If the buffers are another model's, or `index` is not below their max_batch.
-    pub fn lay(&self, source: &[u8], path: &[Step<'_>], buffers: &mut Buffers, index: usize) {
+    pub fn lay(&self, given: Given<'_>, buffers: &mut Buffers, index: usize) {
         for input in &self.inputs {
-            input.lay(source, path, buffers, index);
+            input.lay(given, buffers, index);
         }
     }
 

@@ -6,7 +6,7 @@ use super::boxes::Boxes;
 use super::lay::How;
 use super::names::{Place, View};
 use super::select::Select;
-use super::{Adapter, Step, number, regions};
+use super::{Adapter, Given, Results, Step, number, regions};
 
 /// A request of the pipeline, and an answer of each stage on the way, of which every row becomes a request and every box holds
 /// all of the image.
@@ -16,6 +16,8 @@ pub struct Rehearsal {
     pub source: Vec<u8>,
     /// The stages' answers, the parent's last.
     pub answers: Vec<Vec<u8>>,
+    /// As many results as may be of each stage of which all are there, and which of them is first, second, …
+    all: Vec<(Vec<u8>, Vec<u16>)>,
     /// The row of each answer that the way goes on with.
     rows: Vec<u32>,
 }
@@ -28,6 +30,16 @@ impl Rehearsal {
         let step = |(number, answer)| Step { answer, row: row_of(number) };
         self.answers.iter().map(Vec::as_slice).enumerate().map(step).collect()
     }
+
+    /// Of each stage of which all results are there, these.
+    pub fn all(&self) -> Vec<Results<'_>> {
+        self.all.iter().map(|(packed, order)| Results { packed, order }).collect()
+    }
+
+    /// What the request of that way is made of.
+    pub fn given<'a>(&'a self, all: &'a [Results<'a>], path: &'a [Step<'a>]) -> Given<'a> {
+        Given { source: &self.source, all, path }
+    }
 }
 
 impl Adapter {
@@ -36,6 +48,7 @@ impl Adapter {
         let mut rehearsal = Rehearsal {
             source: filled(seed, &self.tensors[0]),
             answers: self.tensors[1..].iter().map(|tensors| filled(seed, tensors)).collect(),
+            all: self.above.iter().map(|(tensors, most)| many(seed, tensors, *most)).collect(),
             rows: vec![0; self.tensors.len() - 1],
         };
         let parent = rehearsal.answers.last_mut();
@@ -65,6 +78,7 @@ impl Adapter {
                 let packed = match boxes.place {
                     Place::Source => &mut rehearsal.source,
                     Place::Stage(number) => &mut rehearsal.answers[number],
+                    Place::All { number, .. } => &mut rehearsal.all[number].0,
                 };
                 fill_boxes(boxes, numbers, packed);
             }
@@ -81,6 +95,12 @@ fn fill_boxes(boxes: View, whole: [f64; 4], packed: &mut [u8]) {
             number::store(boxes.data_type, value, element);
         }
     }
+}
+
+/// As many results as may be, the last one first.
+fn many(seed: u64, tensors: &[TensorSpec], most: usize) -> (Vec<u8>, Vec<u16>) {
+    let packed = (0..most as u64).flat_map(|number| filled(seed.wrapping_add(number), tensors)).collect();
+    (packed, (0..most as u16).rev().collect())
 }
 
 fn filled(seed: u64, tensors: &[TensorSpec]) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! Adapters beside versions of them that anybody can check by reading, on shapes and bytes of any kind.
 
 mod cases;
+mod joined;
 mod regions;
 
 use proptest::prelude::*;
@@ -46,7 +47,7 @@ const CROP: &str = "each = { scores = \"scores\", threshold = 0.5 }\n\
 /// All that is laid, one request after the other.
 fn laid(adapter: &Adapter, model: &ModelSpec, source: &[u8], path: &[Step<'_>]) -> Vec<u8> {
     let mut buffers = Buffers::new(model, 2);
-    adapter.lay(source, path, &mut buffers, 1);
+    adapter.lay(Given { source, all: &[], path }, &mut buffers, 1);
     let mut all = Vec::new();
     for input in 0..model.request().len() {
         let mut bytes = vec![0; buffers.each(Side::Input, input)];
@@ -184,7 +185,7 @@ proptest! {
             let class = i64::from_le_bytes(*all[146..].first_chunk().unwrap());
             prop_assert!((0..3).contains(&class));
             prop_assert!(all[146 + 8 + 280..][..3].iter().all(|flag| *flag <= 1));
-            adapter.lay(&source, &[], &mut Buffers::new(&read, 1), 0);
+            adapter.lay(Given { source: &source, all: &[], path: &[] }, &mut Buffers::new(&read, 1), 0);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use weir_engine::adapter::{Adapter, Rehearsal, Step};
+use weir_engine::adapter::{Adapter, Given, Rehearsal, Step};
 use weir_engine::{Buffers, DataType, ModelSpec, TensorSpec};
 
 #[path = "../../../../rt-core/tests/counting/mod.rs"]
@@ -32,9 +32,9 @@ fn made_of(adapter: &Adapter, made: &Rehearsal, child: &ModelSpec) -> (u32, usiz
     let found = adapter.select(&made.answers[0], &mut rows);
     for (index, row) in rows.iter().enumerate() {
         let path = [Step { answer: &made.answers[0], row: *row }];
-        adapter.lay(&made.source, &path, &mut buffers, index);
+        adapter.lay(made.given(&[], &path), &mut buffers, index);
         // What is not there costs no more.
-        adapter.lay(&[], &[], &mut buffers, index);
+        adapter.lay(Given { source: &[], all: &[], path: &[] }, &mut buffers, index);
     }
     (found, rows.len(), allocations() - before)
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use weir_engine::adapter::{Adapter, Step};
+use weir_engine::adapter::{Adapter, Given, Step};
 use weir_engine::idx::Pictures;
 use weir_engine::manifest::{Manifest, argmax};
 use weir_engine::{Backend, Engine, ModelSpec, RunMode, Runner, Side, load};
@@ -117,7 +117,7 @@ fn scenes_are_found_and_read_as_often_as_the_table_says() {
             if !rows.is_empty() {
                 for (index, row) in rows.iter().enumerate() {
                     let path = [Step { answer: &answer, row: *row }];
-                    adapter.lay(&scene.image, &path, run.buffers(), index);
+                    adapter.lay(Given { source: &scene.image, all: &[], path: &path }, run.buffers(), index);
                 }
                 run.run(rows.len()).expect("it runs");
                 let mut logits = vec![0f32; 10 * rows.len()];

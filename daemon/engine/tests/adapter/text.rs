@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::picture::{characters, picture, spelt};
-use weir_engine::adapter::{Adapter, Step};
+use weir_engine::adapter::{Adapter, Given, Step};
 use weir_engine::manifest::Manifest;
 use weir_engine::{Backend, Engine, ModelSpec, RunMode, Runner, load};
 
@@ -60,14 +60,15 @@ fn text_is_found_turned_and_read() {
     let mut regions = Vec::new();
     assert_eq!(turns.select(&found, &mut regions), 3);
     for (index, row) in regions.iter().enumerate() {
-        turns.lay(source, &[Step { answer: &found, row: *row }], turner.buffers(), index);
+        let path = [Step { answer: &found, row: *row }];
+        turns.lay(Given { source, all: &[], path: &path }, turner.buffers(), index);
     }
     let turned = answers(&mut **turner, regions.len());
     for (index, (row, answer)) in regions.iter().zip(&turned).enumerate() {
         let mut rows = Vec::new();
         assert_eq!((reads.select(answer, &mut rows), rows), (1, vec![0]));
         let path = [Step { answer: &found, row: *row }, Step { answer, row: 0 }];
-        reads.lay(source, &path, reader.buffers(), index);
+        reads.lay(Given { source, all: &[], path: &path }, reader.buffers(), index);
     }
     let characters = characters(&read.path);
     let mut told: Vec<_> = regions.iter().zip(answers(&mut **reader, regions.len())).collect();

@@ -87,7 +87,15 @@ impl<'a> Check<'a> {
         let services = [services?, pipelines?].concat();
         let named = self.all_named(&devices, &services);
         self.files(&daemon, &devices, &services).and(named)?;
-        Ok(Config { path: self.path.to_owned(), daemon, safe_mode, hook, devices, services })
+        Ok(Config {
+            path: self.path.to_owned(),
+            text: String::new(),
+            daemon,
+            safe_mode,
+            hook,
+            devices,
+            services,
+        })
     }
 
     fn daemon(&self, raw: raw::Daemon) -> Result<DaemonConfig, Refused> {

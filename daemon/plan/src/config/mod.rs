@@ -12,6 +12,7 @@ mod service;
 
 use std::path::{Path, PathBuf};
 
+use rt_core::pipeline::Parents;
 use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, SafeModeConfig, Span, Stalls, StreamSpec,
 };
@@ -31,6 +32,8 @@ pub use model::{ModelChoice, Select, SimulatedModel};
 pub struct Config {
     /// The file it came from.
     pub path: PathBuf,
+    /// What that said, to tell where a field stands.
+    text: String,
     pub daemon: DaemonConfig,
     pub safe_mode: SafeModeConfig,
     /// Run at each announcement.
@@ -173,9 +176,9 @@ pub struct ServiceConfig {
 pub struct StageConfig {
     /// Its name, and what runs its batches: engine, model, workers, batches and handover.
     pub runs: ServiceConfig,
-    /// The stage whose results become its requests; `None` for the first.
-    pub after: Option<usize>,
-    /// The most requests that a result of the parent becomes; 1 for the first.
+    /// The stages whose results become its requests, or which it waits for if it is a join; none for the first.
+    pub after: Parents,
+    /// The most requests that a result of a parent becomes; 1 for the first and for a join, which makes one of a source.
     pub fan_out: u32,
     /// How many it becomes on average.
     pub mean: f64,
@@ -222,6 +225,11 @@ impl Config {
         Self::parse(path, &text)
     }
 
+    /// The line at which a field such as `pipeline[0].stage[1].adapter.each` stands, or the innermost table of it that is there.
+    pub fn line_of(&self, field: &str) -> usize {
+        places::line(&self.text, field)
+    }
+
     fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let mut problems = Problems::new(text);
         let (raw, table) = places::read(text, &mut problems);
@@ -229,7 +237,7 @@ impl Config {
         let config = raw.and_then(|raw| check.file(raw).ok());
         let problems = check.into_problems();
         match config.filter(|_| problems.is_empty()) {
-            Some(config) => Ok(config),
+            Some(config) => Ok(Self { text: text.to_owned(), ..config }),
             None => Err(ConfigError::Wrong { path: path.to_owned(), problems }),
         }
     }
@@ -272,19 +280,46 @@ impl ServiceConfig {
         })
     }
 
-    /// The stages from the first to `stage`, itself among them.
-    pub fn path_to(&self, stage: usize) -> Vec<usize> {
-        let mut path = vec![stage];
-        while let Some(parent) = self.stages[path[path.len() - 1]].after {
-            path.push(parent);
+    /// Of each stage of a pipeline what follows from what is known of its parents.
+    pub fn stage_by_stage<T>(&self, of: impl Fn(usize, &StageConfig, &[T]) -> T) -> Vec<T> {
+        let mut known = Vec::with_capacity(self.stages.len());
+        for (i, stage) in self.stages.iter().enumerate() {
+            known.push(of(i, stage, &known));
         }
-        path.reverse();
-        path
+        known
     }
 
-    /// The most requests that one of the pipeline becomes at `stage`.
-    pub fn most(&self, stage: usize) -> usize {
-        self.path_to(stage).iter().map(|&on| self.stages[on].fan_out as usize).product()
+    /// The most requests that one of the pipeline becomes at each stage.
+    pub fn most(&self) -> Vec<usize> {
+        self.stage_by_stage(|i, stage, most| match i == 0 || stage.after.is_join() {
+            true => 1,
+            false => stage.after.iter().map(|parent| most[parent]).sum::<usize>() * stage.fan_out as usize,
+        })
+    }
+
+    /// How many stages there are on the longest way to each, itself among them.
+    pub fn depths(&self) -> Vec<usize> {
+        self.stage_by_stage(|_, stage, depths| stage.after.most(depths) + 1)
+    }
+
+    /// The ways to each stage, up to its parents: from the first stage, or from the last join on the way. To a join there is one, and
+    /// it is empty.
+    pub fn ways(&self) -> Vec<Vec<Vec<usize>>> {
+        self.stage_by_stage(|_, stage, ways: &[Vec<Vec<usize>>]| {
+            if stage.after.is_join() {
+                return vec![Vec::new()];
+            }
+            let through = |parent: usize| ways_through(&ways[parent], parent);
+            stage.after.iter().flat_map(through).collect()
+        })
+    }
+
+    /// The stages that must be done with a source before `stage` has all of it, in order.
+    pub fn above(&self, stage: usize) -> Vec<usize> {
+        let above = self.stage_by_stage(|_, stage, above: &[u32]| {
+            stage.after.iter().fold(0, |all, parent| all | 1 << parent | above[parent])
+        });
+        (0..stage).filter(|&other| above[stage] >> other & 1 == 1).collect()
     }
 
     /// Whether it shares that device, by its place in [`Config::devices`].
@@ -315,6 +350,14 @@ impl ServiceConfig {
     /// Such a stream that sends once a deadline: what is asked for where nothing can be promised.
     pub fn example_stream(&self) -> Option<(String, StreamSpec)> {
         if self.reserved.is_empty() { self.stream_every(self.deadline) } else { None }
+    }
+}
+
+/// Those that lead on through a stage which these lead to. One to a join, and that to the first stage, begins there.
+fn ways_through(ways: &[Vec<usize>], stage: usize) -> Vec<Vec<usize>> {
+    match ways {
+        [] => vec![vec![stage]],
+        ways => ways.iter().map(|way| [&**way, &[stage]].concat()).collect(),
     }
 }
 

@@ -1,14 +1,14 @@
-//! Pipelines: a tree of stages, each with a model and workers of its own, and one promise for all of them.
+//! Pipelines: stages that feed one another, each with a model and workers of its own, and one promise for all of them.
 
 use std::collections::HashSet;
 
 use rt_core::MAX_WORKERS;
-use rt_core::pipeline::{MAX_FAN_OUT, MAX_STAGES};
+use rt_core::pipeline::{MAX_FAN_OUT, MAX_STAGES, Parents};
 use toml::Value;
 
-use super::check::{Check, Refused, all};
+use super::check::{Check, Refused, all, shown};
 use super::service::Beside;
-use super::{ServiceConfig, StageConfig, raw};
+use super::{ModelChoice, ServiceConfig, StageConfig, raw};
 
 /// The most results of one source at a stage: its answer has room for so many.
 const MAX_RESULTS: u64 = 256;
@@ -19,9 +19,14 @@ const SOURCE: &str = "source";
 /// Requests that can wait at a stage behind the first.
 const MAX_WAITING: u64 = 1 << 16;
 
-/// Where a stage stands in the tree.
+/// Ways from the first stage, or from a join, to a stage: its requests are made by one adapter for each.
+const MAX_WAYS: u64 = 16;
+
+const ONCE: &str = "a join makes one request of a source: remove it";
+
+/// Where a stage stands among the others.
 struct Branch {
-    after: Option<usize>,
+    after: Parents,
     fan_out: u32,
     mean: f64,
     /// The most requests that one of the pipeline becomes here.
@@ -46,6 +51,7 @@ impl Check<'_> {
         let open = self.open(at, raw.workers, &mut raw.stage);
         let answers = self.answers(at, raw.answer.as_deref(), &stages, tree.as_deref().ok());
         let mut names = HashSet::new();
+        let several = tree.as_deref().is_ok_and(|tree| tree.iter().any(|branch| !branch.after.is_of_tree()));
         let runs = all(raw.stage.into_iter().enumerate().map(|(i, mut stage)| {
             let at = format!("{at}.stage[{i}]");
             let named = self.name(&format!("{at}.name"), stage.name.clone(), &mut names);
@@ -56,8 +62,23 @@ impl Check<'_> {
             });
             let refused = self.refused(&at, stage.refused());
             let (name, adapter) = (stage.name.clone(), stage.adapter.take());
+            let once = match &adapter {
+                Some(adapter) if stage.join && adapter.each.is_some() => {
+                    Err(self.refuse(&format!("{at}.adapter.each"), "(present)", ONCE))
+                }
+                _ => Ok(()),
+            };
             let runs = self.runs(&at, stage.runs(), beside)?;
-            named.and(refused)?;
+            once.and(named.and(refused))?;
+            if several && !runs.model.is_single() {
+                let reason = "is not possible where a stage has several parents or is a join: no choice is known there that \
+                              puts no promise at risk";
+                let field = match runs.model {
+                    ModelChoice::Named(_) => "variants",
+                    ModelChoice::Simulated { .. } => "simulated.variants",
+                };
+                return Err(self.refuse(&format!("{at}.{field}"), "(present)", reason));
+            }
             Ok((name, at, runs, adapter.unwrap_or_default()))
         }));
         let queue = match &tree {
@@ -103,20 +124,39 @@ impl Check<'_> {
     /// How the stages hang together.
     fn tree(&self, at: &str, stages: &[raw::Stage]) -> Result<Vec<Branch>, Refused> {
         let names: Vec<&str> = stages.iter().map(|stage| stage.name.as_str()).collect();
-        let mut results: Vec<Option<u64>> = Vec::new();
+        // Of each stage how many requests one of the pipeline becomes there at most, and how many ways lead on through it.
+        let mut known: Vec<(Option<u64>, u64)> = Vec::new();
         all(stages.iter().enumerate().map(|(i, stage)| {
             let field = |name: &str| format!("{at}.stage[{i}].{name}");
             if i == 0 {
-                results.push(Some(1));
-                return self.first(stage, field).map(|()| Branch { after: None, fan_out: 1, mean: 1.0, most: 1 });
+                known.push((Some(1), 1));
+                return self.first(stage, field).map(|()| Branch {
+                    after: Parents::NONE,
+                    fan_out: 1,
+                    mean: 1.0,
+                    most: 1,
+                });
             }
             let after = self.after(&field("after"), stage.after.as_ref(), &names[..i]);
-            let fan_out =
-                self.number(&field("fan-out"), stage.fan_out.unwrap_or(1), 1, u64::from(MAX_FAN_OUT));
-            let above = after.as_ref().ok().and_then(|&after: &usize| results[after]);
+            let fan_out = match (stage.join, stage.fan_out.unwrap_or(1)) {
+                (true, 2..) => Err(self.refuse(&field("fan-out"), &stage.fan_out.unwrap_or(1).to_string(), ONCE)),
+                (_, fan_out) => self.number(&field("fan-out"), fan_out, 1, u64::from(MAX_FAN_OUT)),
+            };
+            let parents = || after.iter().flatten().map(|&parent| known[parent]);
+            let (above, ways) = match stage.join {
+                true => (Some(1), 1),
+                false => {
+                    let above = parents().map(|(most, _)| most).sum::<Option<u64>>().filter(|_| after.is_ok());
+                    (above, parents().map(|(_, ways)| ways).sum())
+                }
+            };
             let all = above.zip(fan_out.as_ref().ok()).map(|(above, fan_out)| above * fan_out);
-            results.push(all.filter(|&all| all <= MAX_RESULTS));
+            known.push((all.filter(|&all| all <= MAX_RESULTS), ways.min(MAX_WAYS)));
             let (after, fan_out) = (after?, fan_out?);
+            if ways > MAX_WAYS {
+                let reason = format!("{ways} ways lead to {:?}, at most {MAX_WAYS} are possible", stage.name);
+                return Err(self.refuse(&field("after"), &shown(&stage.after), reason));
+            }
             if let Some(all) = all.filter(|&all| all > MAX_RESULTS) {
                 let reason = format!(
                     "a request of the pipeline would become {all} requests of {:?}, at most {MAX_RESULTS} are possible",
@@ -125,12 +165,16 @@ impl Check<'_> {
                 return Err(self.refuse(&field("fan-out"), &fan_out.to_string(), reason));
             }
             let mean = stage.mean.unwrap_or(fan_out as f64);
+            if stage.join && mean != 1.0 {
+                return Err(self.refuse(&field("mean"), &mean.to_string(), ONCE));
+            }
             if !(0.0..=fan_out as f64).contains(&mean) {
                 let reason = format!("must be in 0..={fan_out}, as fan-out says");
                 return Err(self.refuse(&field("mean"), &mean.to_string(), reason));
             }
             let most = all.ok_or(Refused)?;
-            Ok(Branch { after: Some(after), fan_out: fan_out as u32, mean, most })
+            let after = if stage.join { Parents::join(after) } else { Parents::each(after) };
+            Ok(Branch { after, fan_out: fan_out as u32, mean, most })
         }))
     }
 
@@ -154,6 +198,7 @@ impl Check<'_> {
     fn first(&self, stage: &raw::Stage, field: impl Fn(&str) -> String) -> Result<(), Refused> {
         let said = [
             ("after", stage.after.as_ref().map(ToString::to_string)),
+            ("join", stage.join.then(|| "true".to_owned())),
             ("fan-out", stage.fan_out.filter(|&fan_out| fan_out != 1).map(|fan_out| fan_out.to_string())),
             ("mean", stage.mean.filter(|&mean| mean != 1.0).map(|mean| mean.to_string())),
             ("adapter", stage.adapter.as_ref().map(|_| "(present)".to_owned())),
@@ -166,24 +211,43 @@ impl Check<'_> {
         .map(drop)
     }
 
-    /// The parent of a stage, among those `before` it.
-    fn after(&self, field: &str, after: Option<&Value>, before: &[&str]) -> Result<usize, Refused> {
-        let Some(after) = after else {
-            let reason = format!(
-                "must name the stage whose results it takes ({}): the first stage alone takes the pipeline's requests",
-                before.join(", ")
-            );
-            return Err(self.refuse(field, "(absent)", reason));
+    /// The parents of a stage, among those `before` it.
+    fn after(&self, field: &str, after: Option<&Value>, before: &[&str]) -> Result<Vec<usize>, Refused> {
+        let known = |field: &str, value: &Value| {
+            let name = value.as_str().ok_or_else(|| {
+                let reason = "must be the name of a stage before it, or a list of such names";
+                self.refuse(field, &value.to_string(), reason)
+            })?;
+            before.iter().position(|known| *known == name).ok_or_else(|| {
+                let reason = format!("no stage before it has this name ({})", before.join(", "));
+                self.refuse(field, &format!("{name:?}"), reason)
+            })
         };
-        let Some(name) = after.as_str() else {
-            let reason =
-                "must be the name of one stage: pipelines are trees, no stage waits for several others";
-            return Err(self.refuse(field, &after.to_string(), reason));
-        };
-        before.iter().position(|known| *known == name).ok_or_else(|| {
-            let reason = format!("no stage before it has this name ({})", before.join(", "));
-            self.refuse(field, &format!("{name:?}"), reason)
-        })
+        match after {
+            None => {
+                let reason = format!(
+                    "must name the stage whose results it takes ({}): the first stage alone takes the pipeline's requests",
+                    before.join(", ")
+                );
+                Err(self.refuse(field, "(absent)", reason))
+            }
+            Some(Value::Array(several)) => {
+                let count = several.len() as u64;
+                self.number(&format!("{field} (how many)"), count, 1, MAX_STAGES as u64)?;
+                let mut found = HashSet::new();
+                all(several.iter().enumerate().map(|(i, value)| {
+                    let field = format!("{field}[{i}]");
+                    let parent = known(&field, value)?;
+                    let reason = "is there already: name each stage once";
+                    if found.insert(parent) {
+                        Ok(parent)
+                    } else {
+                        Err(self.refuse(&field, &value.to_string(), reason))
+                    }
+                }))
+            }
+            Some(one) => known(field, one).map(|parent| vec![parent]),
+        }
     }
 
     /// Of each stage whether its results are in the answer: those that are named, or else those that nothing comes after.
@@ -196,7 +260,7 @@ impl Check<'_> {
     ) -> Result<Vec<bool>, Refused> {
         let Some(named) = named else {
             let tree = tree.ok_or(Refused)?;
-            let is_leaf = |i: usize| tree.iter().all(|branch| branch.after != Some(i));
+            let is_leaf = |i: usize| tree.iter().all(|branch| !branch.after.has(i));
             return Ok((0..stages.len()).map(is_leaf).collect());
         };
         let field = format!("{at}.answer");

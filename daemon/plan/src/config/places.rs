@@ -92,6 +92,13 @@ fn remove_within(
     }
 }
 
+/// The line of a file at which a field stands.
+pub(super) fn line(text: &str, field: &str) -> usize {
+    let (document, _) = DeTable::parse_recoverable(text);
+    let before = &text.as_bytes()[..place(document.get_ref(), field).min(text.len())];
+    1 + before.iter().filter(|&&byte| byte == b'\n').count()
+}
+
 /// Where in the file a field such as `service[0].stream[1].name` begins, or the innermost table of it that is there.
 pub(super) fn place(table: &DeTable<'_>, field: &str) -> usize {
     let (mut at, mut inside) = (0, Some(table));

@@ -1,5 +1,6 @@
 //! The answer of a pipeline: of each stage that answers, the results of all that one source became there.
 
+use rt_core::pipeline::Parents;
 use weir_engine::{DataType, ModelSpec, TensorSpec, packed_len};
 
 /// Of what there is no result.
@@ -12,36 +13,61 @@ pub struct Reply {
     outputs: Vec<TensorSpec>,
 }
 
+/// A stage as far as the answer is concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyStage<'a> {
+    pub name: &'a str,
+    pub model: &'a ModelSpec,
+    /// Of which stages results become its requests, if not of a source at once.
+    pub parents: Parents,
+    /// How many requests a source becomes there at most.
+    pub most: usize,
+    /// Whether its results are part of the answer.
+    pub answers: bool,
+}
+
 /// A stage whose results are part of the answer.
 ///
 /// Each output of its model is there as often as one source can become a request there, after one another, and with it two
 /// tensors of as many numbers: `parent`, which of the parent's results it was made of, -1 where there is none; and `row`, which
-/// row of that. The first stage has one result and neither.
+/// row of that. With several parents there is a third, `from`: the number of the stage whose result it was made of. The first stage
+/// and a join have one result and none of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ReplyPart {
     stage: usize,
     most: usize,
     /// Of each output of the model: where it begins in a packed result, its bytes, and where its first one is in the answer.
     tensors: Vec<(usize, usize, usize)>,
-    /// Where `parent` and `row` begin in the answer; `None` for the first stage.
-    origins: Option<(usize, usize)>,
+    /// Where these begin in the answer, and which number of a [`Descent`] each has.
+    origins: Vec<(usize, Number)>,
+}
+
+/// One of the numbers of a [`Descent`].
+type Number = fn(&Descent) -> u32;
+
+/// What a request of a stage was made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Descent {
+    /// The stage, the number of its result among those of the source, and the row of that.
+    pub stage: u32,
+    pub parent: u32,
+    pub row: u32,
 }
 
 /// The results of one source at one stage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Results<'a> {
-    /// Of each: the parent's result, and the row of it.
-    pub origins: &'a [(u32, u32)],
+    /// Of each, what it was made of.
+    pub origins: &'a [Descent],
     /// As the engine packs them, side by side.
     pub packed: &'a [u8],
 }
 
 impl Reply {
-    /// Of these stages, in order: the name, the model, how many requests a source becomes there at most, and whether its results
-    /// are part of the answer.
-    pub fn new<'a>(stages: impl IntoIterator<Item = (&'a str, &'a ModelSpec, usize, bool)>) -> Self {
+    /// Of these stages, in order.
+    pub fn new<'a>(stages: impl IntoIterator<Item = ReplyStage<'a>>) -> Self {
         let mut reply = Self { parts: Vec::new(), outputs: Vec::new() };
-        for (stage, (name, model, most, answers)) in stages.into_iter().enumerate() {
+        for (stage, ReplyStage { name, model, parents, most, answers }) in stages.into_iter().enumerate() {
             if !answers {
                 continue;
             }
@@ -49,17 +75,16 @@ impl Reply {
                 reply.outputs.push(TensorSpec::new(&format!("{name}.{what}"), data_type, &shape));
                 last_at(&reply.outputs)
             };
-            let many = |shape: &[usize]| match stage {
-                0 => shape.to_vec(),
-                _ => [&[most], shape].concat(),
-            };
+            let once = is_once(parents);
+            let many = |shape: &[usize]| if once { shape.to_vec() } else { [&[most], shape].concat() };
             let tensors = model.answer().iter().enumerate().map(|(number, tensor)| {
                 let from = last_at(&model.answer()[..=number]);
                 (from, tensor.bytes(), put(&tensor.name, tensor.data_type, many(&tensor.shape)))
             });
             let tensors = tensors.collect();
-            let mut numbers = |what| put(what, DataType::I32, vec![most]);
-            let origins = (stage > 0).then(|| (numbers("parent"), numbers("row")));
+            let origins =
+                origins(parents).iter().map(|&(what, of)| (put(what, DataType::I32, vec![most]), of));
+            let origins = origins.collect();
             reply.parts.push(ReplyPart { stage, most, tensors, origins });
         }
         reply
@@ -93,14 +118,28 @@ impl ReplyPart {
                 answer[at + number * bytes..][..bytes].copy_from_slice(&result[from..][..bytes]);
             }
         }
-        let Some((parents, rows)) = self.origins else { return };
-        let number = |at: usize, n: usize| at + n * size_of::<i32>();
-        for n in 0..self.most {
-            let (parent, row) =
-                origins.get(n).map_or((NONE, NONE), |&(parent, row)| (parent as i32, row as i32));
-            answer[number(parents, n)..number(parents, n + 1)].copy_from_slice(&parent.to_le_bytes());
-            answer[number(rows, n)..number(rows, n + 1)].copy_from_slice(&row.to_le_bytes());
+        for (at, of) in &self.origins {
+            let (numbers, _) = answer[*at..].as_chunks_mut();
+            for (n, bytes) in numbers.iter_mut().take(self.most).enumerate() {
+                *bytes = origins.get(n).map_or(NONE, |descent| of(descent) as i32).to_le_bytes();
+            }
         }
+    }
+}
+
+/// Whether a source is one request of a stage with these parents, as it came or when they are done with it.
+fn is_once(parents: Parents) -> bool {
+    parents.is_join() || parents.first().is_none()
+}
+
+/// What says where the results of a stage with these parents are from.
+pub(super) fn origins(parents: Parents) -> &'static [(&'static str, Number)] {
+    const ALL: [(&str, Number); 3] =
+        [("parent", |of| of.parent), ("row", |of| of.row), ("from", |of| of.stage)];
+    match parents {
+        parents if is_once(parents) => &[],
+        parents if parents.iter().count() == 1 => &ALL[..2],
+        _ => &ALL,
     }
 }
 
@@ -123,6 +162,46 @@ mod tests {
         }
     }
 
+    fn stage<'a>(name: &'a str, model: &'a ModelSpec, parents: &[usize], most: usize) -> ReplyStage<'a> {
+        let parents = Parents::each(parents.iter().copied());
+        ReplyStage { name, model, parents, most, answers: true }
+    }
+
+    fn of(stage: u32, parent: u32, row: u32) -> Descent {
+        Descent { stage, parent, row }
+    }
+
+    #[test]
+    fn results_of_several_stages_say_of_which_they_are_and_a_join_has_one() {
+        let one = model(vec![TensorSpec::new("x", DataType::U8, &[2])]);
+        let joined = ReplyStage { parents: Parents::join([1, 2]), ..stage("all", &one, &[], 1) };
+        let silent = ReplyStage { answers: false, ..stage("a", &one, &[], 1) };
+        let stages = [silent, ReplyStage { name: "b", ..silent }, stage("both", &one, &[0, 1], 3), joined];
+        let reply = Reply::new(stages);
+        let shapes: Vec<_> = reply.outputs().iter().map(|t| (t.name.as_str(), &*t.shape)).collect();
+        let expected: [(_, &[usize]); 5] = [
+            ("both.x", &[3, 2]),
+            ("both.parent", &[3]),
+            ("both.row", &[3]),
+            ("both.from", &[3]),
+            ("all.x", &[2]),
+        ];
+        assert_eq!(shapes, expected);
+        let (mut answer, merged) = (Vec::new(), [7, 8, 9, 10]);
+        let origins = [of(1, 0, 4), of(0, 2, 0)];
+        let results = |stage| match stage {
+            2 => Results { origins: &origins, packed: &merged },
+            _ => Results { origins: &origins[..1], packed: &[5, 6] },
+        };
+        reply.write(results, &mut answer);
+        let numbers = |at: usize| -> Vec<i32> {
+            answer[at..at + 12].chunks(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+        };
+        assert_eq!(answer[..6], [7, 8, 9, 10, 0, 0]);
+        assert_eq!([numbers(8), numbers(24), numbers(40)], [[0, 2, -1], [4, 0, -1], [1, 0, -1]]);
+        assert_eq!(answer[56..58], [5, 6]);
+    }
+
     #[test]
     fn results_lie_by_tensor_with_where_they_are_from() {
         let detect = model(vec![TensorSpec::new("scores", DataType::U8, &[3])]);
@@ -130,7 +209,7 @@ mod tests {
             TensorSpec::new("digit", DataType::U8, &[1]),
             TensorSpec::new("odds", DataType::U8, &[2]),
         ]);
-        let reply = Reply::new([("detect", &detect, 1, true), ("read", &read, 3, true)]);
+        let reply = Reply::new([stage("detect", &detect, &[], 1), stage("read", &read, &[0], 3)]);
         let shapes: Vec<_> = reply.outputs().iter().map(|t| (t.name.as_str(), t.shape.clone())).collect();
         let expected = [
             ("detect.scores", vec![3]),
@@ -144,9 +223,10 @@ mod tests {
         let first = [5, 6, 7];
         // A packed result: the digit, seven bytes of nothing, two odds.
         let second = [1, 0, 0, 0, 0, 0, 0, 0, 11, 12, 2, 0, 0, 0, 0, 0, 0, 0, 21, 22];
+        let origins = [of(0, 0, 2), of(0, 0, 1)];
         let results = |stage| match stage {
             0 => Results { origins: &[], packed: &first },
-            _ => Results { origins: &[(0, 2), (0, 1)], packed: &second },
+            _ => Results { origins: &origins, packed: &second },
         };
         reply.write(results, &mut answer);
         assert_eq!(answer.len(), packed_len(reply.outputs()));
@@ -162,7 +242,8 @@ mod tests {
     #[test]
     fn stages_that_do_not_answer_take_no_room() {
         let one = model(vec![TensorSpec::new("x", DataType::F32, &[2])]);
-        let reply = Reply::new([("a", &one, 1, false), ("b", &one, 2, true)]);
+        let silent = ReplyStage { answers: false, ..stage("a", &one, &[], 1) };
+        let reply = Reply::new([silent, stage("b", &one, &[0], 2)]);
         assert!(reply.outputs().iter().all(|tensor| tensor.name.starts_with("b.")));
         assert_eq!(packed_len(reply.outputs()), 16 + 8 + 8);
     }

@@ -1,48 +1,73 @@
 //! The models of a pipeline: whether the results of each stage become requests of the next, and how they become one answer.
 
-use weir_engine::adapter::{Adapter, AdapterError};
+use weir_engine::adapter::{Above, Adapter, AdapterError};
 use weir_engine::{ModelSpec, TensorSpec};
 
-use super::{ModelsError, Reply};
-use crate::config::ServiceConfig;
+use super::ModelsError;
+use super::reply::{Reply, ReplyStage, origins};
+use crate::config::{ServiceConfig, StageConfig};
 
 /// What clients are told of when they register.
 const MAX_TENSORS: usize = 16;
 const MAX_DIMENSIONS: usize = 8;
 const MAX_NAME: usize = 255;
-/// What says where results are from.
-const ORIGINS: [&str; 2] = ["parent", "row"];
+
+/// What makes requests of a stage of what comes to it on one way.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// The stages from the first, or from the last join on the way, to the parent; none to a join.
+    pub path: Vec<usize>,
+    /// Those of which all results are there, in order: above the join that it begins at or leads to.
+    pub above: Vec<usize>,
+    pub adapter: Adapter,
+}
 
 /// The base of each stage of a pipeline with these models, whose tensors all its variants have.
 fn bases<'a>(pipeline: &'a ServiceConfig, specs: &'a [ModelSpec]) -> Vec<&'a ModelSpec> {
     pipeline.by_stage(specs).filter_map(<[_]>::first).collect()
 }
 
-/// What makes the requests of each stage of a pipeline with these models; nothing does of the first.
+/// What makes the requests of each stage of a pipeline with these models, on each way to it; nothing does of the first.
 ///
 /// # Errors
 /// Of which stage they cannot be made as configured, and why.
-pub fn adapters(pipeline: &ServiceConfig, specs: &[ModelSpec]) -> Result<Vec<Option<Adapter>>, ModelsError> {
-    let specs = bases(pipeline, specs);
+pub fn adapters(pipeline: &ServiceConfig, specs: &[ModelSpec]) -> Result<Vec<Vec<Way>>, ModelsError> {
+    let (specs, most) = (bases(pipeline, specs), pipeline.most());
     let source = specs.first().map(|spec| spec.request()).unwrap_or_default();
-    let adapter = |(i, stage): (usize, &crate::config::StageConfig)| {
-        let Some(parent) = stage.after else { return Ok(None) };
-        let path: Vec<_> = pipeline.path_to(parent);
-        let path: Vec<_> = path.iter().map(|&on| (&*pipeline.stages[on].runs.name, specs[on])).collect();
-        let made = Adapter::new(&stage.adapter, source, &path, stage.fan_out, specs[i]);
-        made.map(Some).map_err(|AdapterError { field, value, reason }| ModelsError::Field {
-            field: format!("{}.adapter.{field}", stage.runs.at),
-            value,
-            reason,
-        })
+    let name = |stage: usize| &*pipeline.stages[stage].runs.name;
+    let all = pipeline.stages.iter().zip(pipeline.ways()).enumerate();
+    let adapters = |(i, (stage, ways)): (usize, (&StageConfig, Vec<Vec<usize>>))| {
+        let several = ways.len() > 1;
+        let way = |path: Vec<usize>| {
+            let above = pipeline.above(path.first().copied().unwrap_or(i));
+            let results = above.iter().map(|&on| Above { name: name(on), model: specs[on], most: most[on] });
+            let steps: Vec<_> = path.iter().map(|&on| (name(on), specs[on])).collect();
+            let before = (&*results.collect::<Vec<_>>(), &*steps);
+            let made = Adapter::behind(&stage.adapter, source, before, stage.fan_out, specs[i]);
+            let adapter = made.map_err(|AdapterError { field, value, reason }| {
+                let field = format!("{}.adapter.{field}", stage.runs.at);
+                let steps: Vec<_> = path.iter().map(|&on| name(on)).collect();
+                let way =
+                    if several { format!("on the way {}: ", steps.join(" -> ")) } else { String::new() };
+                ModelsError::Field { field, value, reason: format!("{way}{reason}") }
+            })?;
+            Ok(Way { path, above, adapter })
+        };
+        ways.into_iter().map(way).collect()
     };
-    pipeline.stages.iter().enumerate().map(adapter).collect()
+    all.map(adapters).collect()
 }
 
 /// How the results of the stages of a pipeline with these models become its answer.
 pub fn reply(pipeline: &ServiceConfig, specs: &[ModelSpec]) -> Reply {
-    let stages = pipeline.stages.iter().zip(bases(pipeline, specs)).enumerate();
-    Reply::new(stages.map(|(i, (stage, spec))| (&*stage.runs.name, spec, pipeline.most(i), stage.answers)))
+    let stages = pipeline.stages.iter().zip(bases(pipeline, specs)).zip(pipeline.most());
+    Reply::new(stages.map(|((stage, model), most)| ReplyStage {
+        name: &stage.runs.name,
+        model,
+        parents: stage.after,
+        most,
+        answers: stage.answers,
+    }))
 }
 
 /// Every model must be possible in a pipeline, its requests made as configured, and the answer be one that can be told.
@@ -56,7 +81,7 @@ pub(super) fn check(pipeline: &ServiceConfig, specs: &[ModelSpec]) -> Result<(),
             let reason = "has state, which is not possible in a pipeline".to_owned();
             return refuse(format!("{at}.model"), format!("{:?}", spec.name), reason);
         }
-        let taken = |output: &&TensorSpec| stage.after.is_some() && ORIGINS.contains(&&*output.name);
+        let taken = |output: &&TensorSpec| origins(stage.after).iter().any(|(name, _)| *name == output.name);
         if let Some(output) = spec.answer().iter().find(|output| stage.answers && taken(output)) {
             let reason = format!(
                 "has an output {:?}, which in the answer of a pipeline says where results are from",

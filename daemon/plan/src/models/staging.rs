@@ -3,7 +3,7 @@
 use weir_engine::adapter::Adapter;
 use weir_engine::{ModelSpec, sha256_hex};
 
-use super::{ModelsError, adapters};
+use super::{ModelsError, Way, adapters};
 use crate::config::ServiceConfig;
 
 /// What a profile has an entry of, on an engine: a model, or one with what a stage does beside it.
@@ -19,8 +19,8 @@ pub struct Timed {
 pub struct Staging {
     /// The pipeline and the stage.
     pub place: String,
-    /// Makes its requests; `None` for the first stage.
-    pub(crate) making: Option<Adapter>,
+    /// Make its requests, one on each way to it; none for the first stage.
+    pub(crate) making: Vec<Adapter>,
     /// Each chooses what a result becomes.
     pub(crate) choosing: Vec<Adapter>,
 }
@@ -32,7 +32,7 @@ impl Timed {
             return Self { name: spec.name.clone(), identity: spec.identity() };
         };
         let digests: Vec<_> = making.iter().chain(choosing).map(Adapter::digest).collect();
-        let all = format!("{} {} {}", spec.identity(), making.is_some(), digests.join(" "));
+        let all = format!("{} {} {}", spec.identity(), !making.is_empty(), digests.join(" "));
         Self { name: format!("{} at {place}", spec.name), identity: sha256_hex(all.as_bytes()) }
     }
 }
@@ -43,14 +43,17 @@ impl Staging {
     /// # Errors
     /// As [`adapters`].
     pub fn all(pipeline: &ServiceConfig, specs: &[ModelSpec]) -> Result<Vec<Option<Self>>, ModelsError> {
-        let adapters = adapters(pipeline, specs)?;
-        let staging = |(i, making): (usize, &Option<Adapter>)| {
-            let children = pipeline.stages.iter().zip(&adapters).filter(|(child, _)| child.after == Some(i));
-            let choosing: Vec<_> = children.filter_map(|(_, adapter)| adapter.clone()).collect();
+        let ways = adapters(pipeline, specs)?;
+        let staging = |(i, making): (usize, &Vec<Way>)| {
+            // Whatever the way, rows are chosen of the parent's result.
+            let choosing =
+                ways.iter().filter_map(|child| child.iter().find(|way| way.path.last() == Some(&i)));
+            let choosing: Vec<_> = choosing.map(|way| way.adapter.clone()).collect();
+            let making: Vec<_> = making.iter().map(|way| way.adapter.clone()).collect();
             let place = format!("{}/{}", pipeline.name, pipeline.stages[i].runs.name);
-            let has_any = making.is_some() || !choosing.is_empty();
-            has_any.then(|| Self { place, making: making.clone(), choosing })
+            let has_any = !making.is_empty() || !choosing.is_empty();
+            has_any.then_some(Self { place, making, choosing })
         };
-        Ok(adapters.iter().enumerate().map(staging).collect())
+        Ok(ways.iter().enumerate().map(staging).collect())
     }
 }

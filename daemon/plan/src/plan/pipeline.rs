@@ -5,11 +5,10 @@ mod compute;
 
 use rt_core::pipeline::{Pipeline, PipelineAdmission, PipelineError, PipelineShield, StageVariants, rises};
 use rt_core::{Span, StreamSpec};
-use weir_engine::adapter::Adapter;
 
 use super::ServicePlan;
 use crate::config::StageConfig;
-use crate::models::Reply;
+use crate::models::{Descent, Reply, Way};
 
 pub use carried::Carried;
 pub use compute::{stage_entries, stage_sizes};
@@ -34,8 +33,8 @@ pub struct StagePlan {
     pub config: StageConfig,
     /// Its model and its workers, with the batch of the promise; promised by itself is nothing.
     pub runs: ServicePlan,
-    /// Makes its requests; `None` for the first.
-    pub adapter: Option<Adapter>,
+    /// What makes its requests, on each way to it; none for the first.
+    pub ways: Vec<Way>,
     /// The most requests that one source becomes here.
     pub most: usize,
 }
@@ -109,8 +108,16 @@ impl PipelinePlan {
         (0, worker)
     }
 
-    /// The stages that take what `stage` gives.
-    pub fn children(&self, stage: usize) -> impl Iterator<Item = (usize, &StagePlan)> {
-        self.stages.iter().enumerate().filter(move |(_, child)| child.config.after == Some(stage))
+    /// The stage of whose result a request of `stage` was made, by what it was made `of`; none of the first and of a join.
+    pub fn parent_of(&self, stage: usize, of: Descent) -> Option<usize> {
+        let after = self.stages[stage].config.after;
+        (!after.is_join() && after.has(of.stage as usize)).then_some(of.stage as usize)
+    }
+
+    /// The stages that take each result of `stage`, by a way on which it is the last: no joins.
+    pub fn children(&self, stage: usize) -> impl Iterator<Item = (usize, &Way)> {
+        let way =
+            move |child: &'_ StagePlan| child.ways.iter().position(|way| way.path.last() == Some(&stage));
+        self.stages.iter().enumerate().filter_map(move |(i, child)| Some((i, &child.ways[way(child)?])))
     }
 }

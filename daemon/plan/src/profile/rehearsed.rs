@@ -13,7 +13,8 @@ type Made = (Rehearsal, Vec<u32>);
 
 /// What a stage does, with requests and results of which everything becomes a request.
 pub(super) struct Rehearsed {
-    making: Option<(Adapter, Vec<Made>)>,
+    /// The ways in turns, and of each several rehearsals.
+    making: Vec<(Adapter, Made)>,
     choosing: Vec<(Adapter, Vec<u8>)>,
     result: Vec<u8>,
     rows: Vec<u32>,
@@ -27,10 +28,8 @@ impl Rehearsed {
             adapter.select(parent, &mut rows);
             (rehearsal, rows)
         };
-        let making = staging
-            .making
-            .as_ref()
-            .map(|adapter| (adapter.clone(), (0..REHEARSALS).map(|seed| chosen(adapter, seed)).collect()));
+        let each = (0..REHEARSALS).flat_map(|seed| staging.making.iter().map(move |adapter| (adapter, seed)));
+        let making = each.map(|(adapter, seed)| (adapter.clone(), chosen(adapter, seed))).collect();
         let choosing = staging.choosing.iter().map(|adapter| {
             let answers = adapter.rehearse(0).answers;
             (adapter.clone(), answers.last().cloned().unwrap_or_default())
@@ -40,16 +39,19 @@ impl Rehearsed {
 
     /// Whether it makes the requests.
     pub(super) fn makes(&self) -> bool {
-        self.making.is_some()
+        !self.making.is_empty()
     }
 
     /// Makes the requests of a batch, run number `run`.
     pub(super) fn make(&mut self, run: u64, batch: usize, buffers: &mut Buffers) {
-        let Some((adapter, rehearsals)) = &self.making else { return };
+        if self.making.is_empty() {
+            return;
+        }
         for index in 0..batch {
-            let (rehearsal, rows) = &rehearsals[(run as usize).wrapping_add(index) % rehearsals.len()];
+            let (adapter, (rehearsal, rows)) =
+                &self.making[(run as usize).wrapping_add(index) % self.making.len()];
             let row = rows.get(index % rows.len().max(1)).copied().unwrap_or(0);
-            adapter.lay(&rehearsal.source, &rehearsal.path(row), buffers, index);
+            adapter.lay(rehearsal.given(&rehearsal.all(), &rehearsal.path(row)), buffers, index);
         }
     }
 

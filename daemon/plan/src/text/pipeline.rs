@@ -1,4 +1,4 @@
-//! The plan of a pipeline as text: the tree, what each stage has of the deadline, and what limits the promise.
+//! The plan of a pipeline as text: how its stages hang together, what each stage has of the deadline, and what limits the promise.
 
 use rt_core::Span;
 use rt_core::pipeline::{Leg, PipelineAdmission};
@@ -17,21 +17,28 @@ pub fn tree(pipeline: &ServiceConfig, specs: &[ModelSpec]) -> Vec<String> {
     let answer: Vec<_> = reply(pipeline, specs).outputs().iter().map(tensor).collect();
     let head =
         format!("pipeline {}, answered within {}: {}", pipeline.name, pipeline.deadline, answer.join(", "));
-    let stage = |(i, (stage, variants)): (usize, (&StageConfig, &[ModelSpec]))| {
+    let stage = |((stage, variants), depth): ((&StageConfig, &[ModelSpec]), usize)| {
         let runs = &stage.runs;
-        let of = stage.after.map_or_else(String::new, |parent| {
-            let parent = &pipeline.stages[parent].runs.name;
-            match stage.fan_out {
-                1 => format!(", one of each result of {parent}"),
-                most => format!(", up to {most} of each result of {parent}"),
+        let parents = parents(pipeline, stage).collect::<Vec<_>>().join(" and ");
+        let of = match stage.fan_out {
+            _ if parents.is_empty() => String::new(),
+            _ if stage.after.is_join() => {
+                format!(", one of each request of the pipeline, once {parents} are done with it")
             }
-        });
-        let indent = "  ".repeat(pipeline.path_to(i).len());
+            1 => format!(", one of each result of {parents}"),
+            most => format!(", up to {most} of each result of {parents}"),
+        };
+        let indent = "  ".repeat(depth);
         let models: Vec<_> = variants.iter().map(|spec| spec.name.as_str()).collect();
         format!("{indent}{}: {} on {}{of}", runs.name, models.join(", "), runs.engine)
     };
-    let stages = pipeline.stages.iter().zip(pipeline.by_stage(specs)).enumerate().map(stage);
+    let stages = pipeline.stages.iter().zip(pipeline.by_stage(specs)).zip(pipeline.depths()).map(stage);
     [head].into_iter().chain(stages).collect()
+}
+
+/// The names of the stages that a stage comes after.
+fn parents<'a>(pipeline: &'a ServiceConfig, stage: &StageConfig) -> impl Iterator<Item = &'a str> {
+    stage.after.iter().map(|parent| pipeline.stages[parent].runs.name.as_str())
 }
 
 /// Prints the plan of a pipeline.
@@ -48,8 +55,8 @@ pub(super) fn print(plan: &ServicePlan, pipeline: &PipelinePlan) {
         config.deadline,
         config.guard
     );
-    for (i, stage) in pipeline.stages.iter().enumerate() {
-        print_stage(stage, (config.path_to(i).len(), i), config.deadline, carried.as_ref());
+    for (i, (stage, depth)) in pipeline.stages.iter().zip(config.depths()).enumerate() {
+        print_stage(stage, (depth, i), config.deadline, carried.as_ref());
     }
     match &plan.rate {
         Some(rate) => print_rate(plan, rate),
@@ -77,12 +84,11 @@ fn print_stage(
     let (runs, indent) = (&stage.runs, "  ".repeat(depth));
     let (config, workers) = (&runs.config, runs.workers());
     let simulated = if runs.is_simulated() { " SIMULATED" } else { "" };
-    let becomes = match (stage.config.after, stage.config.fan_out) {
-        (None, _) => String::new(),
-        (Some(_), 1) => ", each result becomes a request".to_owned(),
-        (Some(_), most) => {
-            format!(", each result becomes up to {most} requests, {} on average", stage.config.mean)
-        }
+    let becomes = match stage.config.fan_out {
+        _ if number == 0 => String::new(),
+        _ if stage.config.after.is_join() => ", each request of the pipeline becomes one".to_owned(),
+        1 => ", each result becomes a request".to_owned(),
+        most => format!(", each result becomes up to {most} requests, {} on average", stage.config.mean),
     };
     let answers = if stage.config.answers { "; in the answer" } else { "" };
     say!("{indent}{}: {} on {}{simulated}{becomes}{answers}", config.name, runs.spec.name, config.engine);
@@ -169,7 +175,9 @@ pub(super) fn json(plan: &ServicePlan, pipeline: &PipelinePlan) -> Value {
         let leg = tightest.and_then(|at| at.path.iter().find(|leg| leg.stage == i));
         let mut json = json!({
             "name": runs.config.name,
-            "after": stage.config.after.map(|parent| &config.stages[parent].runs.name),
+            "after": parents(config, &stage.config).next().filter(|_| stage.config.after.iter().count() == 1),
+            "parents": parents(config, &stage.config).collect::<Vec<_>>(),
+            "join": stage.config.after.is_join(),
             "fan_out": stage.config.fan_out,
             "mean": stage.config.mean,
             "most": stage.most,

@@ -92,25 +92,23 @@ impl Recorder {
         length: Span,
         batch: impl Iterator<Item = Ticket>,
     ) {
-        self.batch(batch.map(Note::Take), Note::Start(now, place, length));
+        self.take_down(batch.map(Note::Take).chain([Note::Start(now, place, length)]));
     }
 
-    /// Notes that the batch of a worker has ended, and which source's results have become how many requests of which stages; to be
-    /// called as [`Recorder::arrival`].
-    pub(crate) fn end_of(
-        &self,
-        now: Instant,
-        place: Place,
-        became: impl Iterator<Item = (Ticket, Arc<str>, u32)>,
-    ) {
-        let became = became.map(|(ticket, stage, count)| Note::Become(ticket, stage, count));
-        self.batch(became, Note::End(now, place));
+    /// Notes of the batch that is about to end which source's results have become how many requests of which stages; to be called as
+    /// [`Recorder::arrival`].
+    pub(crate) fn became(&self, became: impl Iterator<Item = (Ticket, Arc<str>, u32)>) {
+        self.take_down(became.map(|(ticket, stage, count)| Note::Become(ticket, stage, count)));
     }
 
-    fn batch(&self, before: impl Iterator<Item = Note>, note: Note) {
-        let send = |note| self.notes.try_send(note).is_ok();
-        let all = before.fold(true, |all, note| all & send(note));
-        if !send(note) || !all {
+    /// Notes that the batch of a worker has ended; to be called as [`Recorder::arrival`].
+    pub(crate) fn end_of(&self, now: Instant, place: Place) {
+        self.take_down([Note::End(now, place)].into_iter());
+    }
+
+    /// What finds no room is counted once, however much of it there is.
+    fn take_down(&self, mut notes: impl Iterator<Item = Note>) {
+        if !notes.all(|note| self.notes.try_send(note).is_ok()) {
             self.shared.lost_batches.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -104,22 +104,34 @@ impl Service {
     /// Notes that the batch of `worker` has ended.
     pub(super) fn record_end(&self, now: Instant, worker: WorkerId) {
         if let Some(recorder) = self.device.recorder.get() {
-            recorder.end_of(now, (None, worker), std::iter::empty());
+            recorder.end_of(now, (None, worker));
         }
     }
 
-    /// The same of a worker of a pipeline, before its scheduler hears of it; that was found in the results.
-    pub(super) fn record_end_of_stage(&self, now: Instant, staged: &Staged, worker: WorkerId, found: &Found) {
+    /// Notes what the results of a batch of a pipeline that is about to end become, as they were found, before its scheduler hears of
+    /// it.
+    pub(super) fn record_results(&self, staged: &Staged, worker: WorkerId, found: &Found) {
         if let Some(recorder) = self.device.recorder.get() {
-            let (stage, own) = staged.place_of(worker);
             let alive = staged.batch(worker).enumerate().filter(|(_, part)| part.token != NOBODY);
             let became = alive.flat_map(|(result, part)| {
                 found.counts(result).map(move |(child, count)| (part.token, child, count))
             });
-            let became = became
-                .map(|(token, child, count)| (self.ticket(token), Arc::clone(staged.name_of(child)), count));
-            recorder.end_of(now, (Some(Arc::clone(staged.name_of(stage))), own), became);
+            recorder.became(became.map(|(token, child, count)| self.became(staged, token, child, count)));
         }
+    }
+
+    /// Notes that it has ended, and which sources joins have taken with it; once its scheduler has heard of it.
+    pub(super) fn record_end_of_stage(&self, now: Instant, staged: &Staged, worker: WorkerId) {
+        if let Some(recorder) = self.device.recorder.get() {
+            let (stage, own) = staged.place_of(worker);
+            let joined = staged.joined().map(|(token, child)| self.became(staged, token, child, 1));
+            recorder.became(joined);
+            recorder.end_of(now, (Some(Arc::clone(staged.name_of(stage))), own));
+        }
+    }
+
+    fn became(&self, staged: &Staged, token: u64, child: usize, count: u32) -> (Ticket, Arc<str>, u32) {
+        (self.ticket(token), Arc::clone(staged.name_of(child)), count)
     }
 
     /// Notes what a client declared of a stream, if it did: no configuration tells.

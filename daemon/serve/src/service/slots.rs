@@ -8,6 +8,7 @@ use super::memory::Memory;
 use super::region::Region;
 use crate::out::Replies;
 use weir_os::pi_mutex::PiMutex;
+use weir_plan::models::Descent;
 
 /// One request in the daemon's hands.
 #[derive(Default)]
@@ -32,8 +33,8 @@ pub struct Slot {
 /// What one source became at one stage of a pipeline.
 #[derive(Default)]
 pub struct StageResults {
-    /// Of each request that has begun: which of the parent's it was made of, and the row of that.
-    pub origins: Vec<(u32, u32)>,
+    /// Of each request that has begun, what it was made of.
+    pub origins: Vec<Descent>,
     /// Their results, as the engine packs them, side by side.
     pub packed: Vec<u8>,
 }

@@ -12,10 +12,10 @@ use super::slots::{Slot, StageResults};
 use super::staged::Found;
 use super::worker::Part;
 use super::{Effects, REQUEST, Service};
-use weir_engine::adapter::Step;
+use weir_engine::adapter::{Given, Results as All, Step};
 use weir_engine::{Buffers, packed_len};
 use weir_os::clock;
-use weir_plan::models::Results;
+use weir_plan::models::{Descent, Results, Way};
 use weir_plan::plan::PipelinePlan;
 
 /// What a worker of a pipeline reuses from batch to batch.
@@ -23,6 +23,9 @@ use weir_plan::plan::PipelinePlan;
 pub(super) struct Scratch {
     result: Vec<u8>,
     found: Found,
+    /// Of each stage which of its results is first, second, …, and what place each has.
+    order: Vec<Vec<u16>>,
+    places: Vec<Vec<u16>>,
 }
 
 impl Executor {
@@ -40,7 +43,7 @@ impl Executor {
         let (runner, scratch) = (&mut self.runners[variant], &mut self.scratch);
         for (place, part) in parts.iter().enumerate() {
             if let Some(mut slot) = service.slots.get_if_taken(part.token) {
-                lay(pipeline, stage, (part, &mut slot), (runner.buffers(), place));
+                lay(pipeline, stage, (part, &mut slot), scratch, (runner.buffers(), place));
             }
         }
         let name = &pipeline.stages[stage].config.runs.name;
@@ -66,9 +69,12 @@ impl Executor {
         };
         service.with_scheduler(effects, |scheduler, now| {
             if let Some(staged) = scheduler.staged() {
-                service.record_end_of_stage(now, staged, id, &scratch.found);
+                service.record_results(staged, id, &scratch.found);
             }
             scheduler.handle_completion(now, id, ran, (parts, &scratch.found));
+            if let Some(staged) = scheduler.staged() {
+                service.record_end_of_stage(now, staged, id);
+            }
         });
         false
     }
@@ -79,40 +85,73 @@ fn lay(
     pipeline: &PipelinePlan,
     stage: usize,
     (part, slot): (&Part, &mut Slot),
+    scratch: &mut Scratch,
     (buffers, place): (&mut Buffers, usize),
 ) {
     let Slot { input, results, .. } = slot;
-    let Some((parent, adapter)) =
-        pipeline.stages[stage].config.after.zip(pipeline.stages[stage].adapter.as_ref())
-    else {
+    if stage == 0 {
         results.resize_with(pipeline.stages.len(), StageResults::default);
         for of in results.iter_mut() {
             of.origins.clear();
             of.packed.clear();
         }
         return buffers.put(place, input);
-    };
-    let (own, origin) = (&mut results[stage].origins, (part.parent, part.row));
-    if own.len() <= part.index as usize {
-        own.resize(part.index as usize + 1, (0, 0));
     }
-    own[part.index as usize] = origin;
-    // From the parent up to the first.
-    let mut path: Few<Step<'_>, MAX_STAGES> = Few::new();
-    let (mut at, mut origin) = (parent, origin);
-    loop {
-        let (number, row) = (origin.0 as usize, origin.1);
-        let each = packed_len(pipeline.stages[at].runs.spec.answer());
-        let Some(answer) = results[at].packed.get(number * each..(number + 1) * each) else { return };
-        if path.push(Step { answer, row }).is_err() {
+    let own = &mut results[stage].origins;
+    if own.len() <= part.index as usize {
+        own.resize(part.index as usize + 1, Descent::default());
+    }
+    own[part.index as usize] = part.of;
+    let (mut path, mut steps): (Few<usize, MAX_STAGES>, Few<Step<'_>, MAX_STAGES>) = (Few::new(), Few::new());
+    // From the parent up to the first, or to a join.
+    let (mut here, mut origin) = (stage, part.of);
+    while let Some(parent) = pipeline.parent_of(here, origin) {
+        let (number, row) = (origin.parent as usize, origin.row);
+        let each = packed_len(pipeline.stages[parent].runs.spec.answer());
+        let Some(answer) = results[parent].packed.get(number * each..(number + 1) * each) else { return };
+        if path.push(parent).and(steps.push(Step { answer, row }).map_err(|_| parent)).is_err() {
             return;
         }
-        let Some(above) = pipeline.stages[at].config.after else { break };
-        let Some(&next) = results[at].origins.get(number) else { return };
-        (at, origin) = (above, next);
+        let Some(&next) = results[parent].origins.get(number).or((parent == 0).then_some(&part.of)) else {
+            return;
+        };
+        (here, origin) = (parent, next);
     }
     path.reverse();
-    adapter.lay(input, &path, buffers, place);
+    steps.reverse();
+    let Some(way) = pipeline.stages[stage].ways.iter().find(|way| way.path == *path) else { return };
+    scratch.put_in_order(way, results);
+    let all =
+        way.above.iter().map(|&above| All { packed: &results[above].packed, order: &scratch.order[above] });
+    let all: Few<All<'_>, MAX_STAGES> = all.collect();
+    way.adapter.lay(Given { source: input, all: &all, path: &steps }, buffers, place);
+}
+
+impl Scratch {
+    /// Says in which order the results of the stages above a join are: those of one result behind one another, as it has them, and of
+    /// several stages the first one's first; when they came does not matter.
+    fn put_in_order(&mut self, way: &Way, results: &[StageResults]) {
+        let Self { order, places, .. } = self;
+        order.resize_with(results.len(), Vec::new);
+        places.resize_with(results.len(), Vec::new);
+        for &stage in &way.above {
+            let origins = &results[stage].origins;
+            let count = if stage == 0 { 1 } else { origins.len() };
+            order[stage].clear();
+            order[stage].extend(0..count as u16);
+            order[stage].sort_unstable_by_key(|&number| {
+                let of = origins.get(usize::from(number)).copied().unwrap_or_default();
+                (of.stage, places[of.stage as usize].get(of.parent as usize).copied(), number)
+            });
+            let mut of_each = std::mem::take(&mut places[stage]);
+            of_each.clear();
+            of_each.resize(count, 0);
+            for (place, &number) in order[stage].iter().enumerate() {
+                of_each[usize::from(number)] = place as u16;
+            }
+            places[stage] = of_each;
+        }
+    }
 }
 
 /// Keeps the result that lies in `scratch` with its source, and finds what it becomes at each child of `stage`.
@@ -122,12 +161,12 @@ fn keep(
     (part, batch, started): (&Part, usize, Instant),
     scratch: &mut Scratch,
 ) {
-    let Scratch { result, found } = scratch;
+    let Scratch { result, found, .. } = scratch;
     let Some(mut slot) = service.slots.get_if_taken(part.token) else {
         return pipeline.children(stage).for_each(|_| found.add(|_| 0));
     };
     for (_, child) in pipeline.children(stage) {
-        found.add(|rows| child.adapter.as_ref().map_or(0, |adapter| adapter.select(result, rows)));
+        found.add(|rows| child.adapter.select(result, rows));
     }
     if stage == 0 {
         (slot.started_ns, slot.batch, slot.variant) = (started.as_nanos(), batch as u16, 0);

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use rt_core::pipeline::{PipelineAction, PipelineConfig, PipelineScheduler, StageConfig};
-use rt_core::{Action, Instant, Ran, SafeModeConfig, WorkerId};
+use rt_core::{Action, Instant, MAX_BATCH, Ran, SafeModeConfig, WorkerId};
 
 use super::slots::{NOBODY, place};
 use super::worker::Part;
+use weir_plan::models::Descent;
 use weir_plan::plan::{PipelinePlan, ServicePlan};
 
 /// The scheduler of a pipeline. Its workers are numbered stage by stage.
@@ -19,9 +20,12 @@ pub(super) struct Staged {
     names: Vec<Arc<str>>,
     /// Of each worker, the variant for its batch.
     variants: Vec<usize>,
-    /// By slot, then by stage, of each request: which of the parent's it was made of, and the row of that. In the order in which
-    /// the scheduler numbers them.
-    origins: Vec<Vec<Vec<(u32, u32)>>>,
+    /// Of each stage whether it takes a source once.
+    joins: Vec<bool>,
+    /// The sources of the batch that has ended last which joins have taken.
+    joined: Vec<(u64, usize)>,
+    /// By slot, then by stage, of each request what it was made of. In the order in which the scheduler numbers them.
+    origins: Vec<Vec<Vec<Descent>>>,
 }
 
 /// What the results of a batch become: of each, for each child of the stage, the rows that are a request each.
@@ -76,7 +80,7 @@ impl Staged {
     ) -> anyhow::Result<Self> {
         let config = &plan.config;
         let stages = pipeline.stages.iter().map(|stage| StageConfig {
-            parents: stage.config.after.into(),
+            parents: stage.config.after,
             fan_out: stage.config.fan_out,
             mean: stage.config.mean,
             workers: stage.runs.workers().clone(),
@@ -97,8 +101,11 @@ impl Staged {
         let first = workers.iter().enumerate().filter(|(_, place)| place.1 == 0).map(|(worker, _)| worker);
         let first = first.collect();
         let names = pipeline.stages.iter().map(|stage| stage.config.runs.name.as_str().into()).collect();
-        let variants = vec![0; workers.len()];
-        Ok(Self { scheduler, workers, first, names, variants, origins: (0..slots).map(|_| none()).collect() })
+        let (variants, stages) = (vec![0; workers.len()], &pipeline.stages);
+        let joins: Vec<_> = stages.iter().map(|stage| stage.config.after.is_join()).collect();
+        let joined = Vec::with_capacity(MAX_BATCH * joins.iter().filter(|&&joins| joins).count());
+        let origins = (0..slots).map(|_| none()).collect();
+        Ok(Self { scheduler, workers, first, names, variants, joins, joined, origins })
     }
 
     /// Of all stages together.
@@ -147,12 +154,12 @@ impl Staged {
             let origin = part
                 .token
                 .and_then(|token| self.origins.get(place(token))?.get(stage)?.get(part.index as usize));
-            let (parent, row) = origin.copied().unwrap_or_default();
-            Part { token, index: part.index, parent, row }
+            Part { token, index: part.index, of: origin.copied().unwrap_or_default() }
         })
     }
 
-    /// As [`PipelineScheduler::handle_completion`], of a batch of these requests of which that was `found`.
+    /// As [`PipelineScheduler::handle_completion`], of a batch of these requests of which that was `found`. Of a join a source becomes
+    /// one request.
     pub(super) fn handle_completion(
         &mut self,
         now: Instant,
@@ -160,16 +167,26 @@ impl Staged {
         ran: Ran,
         (parts, found): (&[Part], &Found),
     ) {
-        let origins = &mut self.origins;
+        let Self { origins, joined, joins, .. } = self;
+        joined.clear();
+        let stage = self.workers[worker].0 as u32;
         self.scheduler.handle_completion(now, self.workers[worker], ran, |result, child| {
-            let (rows, seen) = found.get(result, child);
-            if let Some(part) = parts.get(result)
-                && let Some(of) = origins.get_mut(place(part.token))
-            {
-                of[child].extend(rows.iter().map(|&row| (part.index, row)));
+            let Some(part) = parts.get(result) else { return 0 };
+            let Some(of) = origins.get_mut(place(part.token)) else { return 0 };
+            if joins[child] {
+                joined.push((part.token, child));
+                of[child].push(Descent::default());
+                return 1;
             }
+            let (rows, seen) = found.get(result, child);
+            of[child].extend(rows.iter().map(|&row| Descent { stage, parent: part.index, row }));
             seen
         });
+    }
+
+    /// Of the batch that has ended last: which sources, by their tokens, joins have taken.
+    pub(super) fn joined(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        self.joined.iter().copied()
     }
 
     /// As [`PipelineScheduler::handle_worker_lost`].

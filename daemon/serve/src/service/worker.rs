@@ -15,6 +15,7 @@ use tracing::error;
 use weir_engine::{Files, Isolation};
 use weir_os::clock;
 use weir_os::realtime;
+use weir_plan::models::Descent;
 
 /// How often an idle worker looks whether its process is still there: one that died idle need not cost a batch.
 const LOOK: Duration = Duration::from_millis(100);
@@ -24,11 +25,9 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct Part {
     /// Of the request, or of the source that it is of.
     pub(super) token: u64,
-    /// Of a pipeline: its number among what the source became at the stage, the parent's request that it was made of, and the row
-    /// of that one's result.
+    /// Of a pipeline: its number among what the source became at the stage, and what it was made of.
     pub(super) index: u32,
-    pub(super) parent: u32,
-    pub(super) row: u32,
+    pub(super) of: Descent,
 }
 
 /// Where a worker finds its next batch. Its lock needs no priority inheritance, for whoever

@@ -215,7 +215,7 @@ impl ServiceObject {
         let facts = stages.map(|stage| StageFacts {
             name: stage.name,
             model: stage.model,
-            after: stage.after.unwrap_or_default(),
+            after: stage.parents.join(","),
             workers: stage.workers as u32,
             workers_alive: stage.workers_alive as u32,
             waiting: stage.waiting as u32,

@@ -21,9 +21,9 @@ pub(super) fn draw(plan: &Plan, name: &str, output: &Path) -> Result<()> {
     let ms = |span: Span| span.as_secs_f64() * 1e3;
     let level =
         |level: usize, from: Span, to: Span| [from, to].map(|at| Point::new(ms(at), level as f64)).to_vec();
-    let (mut ends, mut series) = (Vec::new(), Vec::new());
+    let (mut ends, mut series) = (Vec::<Span>::new(), Vec::new());
     for (i, (stage, &adds)) in pipeline.stages.iter().zip(&carried.admission.responses).enumerate() {
-        let begin = stage.config.after.map_or(Span::ZERO, |parent| ends[parent]);
+        let begin = stage.config.after.most(&ends);
         let (end, workers) = (begin + adds, stage.runs.workers());
         ends.push(end);
         let (batch, time) = (workers.batch, workers.batch_time());

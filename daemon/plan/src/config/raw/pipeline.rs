@@ -60,8 +60,10 @@ pub(in crate::config) struct Stage {
     model: Option<String>,
     variants: Vec<String>,
     simulated: Option<Simulated>,
-    /// The stage whose results become its requests.
+    /// The stage whose results become its requests, or several.
     pub(in crate::config) after: Option<Value>,
+    /// Whether it waits until these are done with a source, and then makes one request of it.
+    pub(in crate::config) join: bool,
     /// The most requests that one of them becomes; 1 if absent.
     pub(in crate::config) fan_out: Option<u64>,
     /// How many it becomes on average; as many if absent.
@@ -146,6 +148,7 @@ impl Default for Stage {
             variants: Vec::new(),
             simulated: None,
             after: None,
+            join: false,
             fan_out: None,
             mean: None,
             handover,

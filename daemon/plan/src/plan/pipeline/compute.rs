@@ -102,9 +102,9 @@ impl ServicePlan {
         (pipeline, admission, rate): (Pipeline, Option<PipelineAdmission>, Option<RatePlan>),
     ) -> Result<Self, PlanError> {
         let config = &with_workers(config, &pipeline);
-        let variants: Vec<_> = config.by_stage(specs).collect();
+        let (variants, most): (Vec<_>, _) = (config.by_stage(specs).collect(), config.most());
         let mut stages = Vec::new();
-        for (i, (adapter, sizes)) in adapters(config, specs)?.into_iter().zip(sizes).enumerate() {
+        for (i, (ways, sizes)) in adapters(config, specs)?.into_iter().zip(sizes).enumerate() {
             let stage = config.stages[i].clone();
             let batch = pipeline.stages[i].batch;
             let workers = sizes.into_iter().find(|workers| workers.batch == batch);
@@ -112,7 +112,7 @@ impl ServicePlan {
             let workers = Workers { count: pipeline.stages[i].workers, ..workers };
             let variants = variants[i].iter().cloned().zip(entries[i].iter().copied()).collect();
             let runs = Self::unpromised(&stage.runs, variants, workers)?;
-            stages.push(StagePlan { config: stage, runs, adapter, most: config.most(i) });
+            stages.push(StagePlan { config: stage, runs, ways, most: most[i] });
         }
         let reply = reply(config, specs);
         let first = &stages[0].runs;
@@ -169,11 +169,9 @@ impl<'a> Question<'a> {
     pub(super) fn new(config: &'a ServiceConfig, sizes: &[Vec<Workers>]) -> Result<Self, PlanError> {
         let name = || config.name.clone();
         let time = |i: usize| sizes[i][0].profile.bound(1);
-        let long = (0..sizes.len()).map(|leaf| {
-            let path = config.path_to(leaf);
-            path.into_iter().map(|on| config.guard + time(on)).fold(Span::ZERO, |all, time| all + time)
-        });
-        if long.max().is_some_and(|least| least > config.deadline) {
+        let long =
+            config.stage_by_stage(|i, stage, long: &[Span]| stage.after.most(long) + config.guard + time(i));
+        if long.into_iter().max().is_some_and(|least| least > config.deadline) {
             let stages = config.stages.iter().enumerate();
             let times: Vec<_> = stages.map(|(i, s)| format!("{} {}", s.runs.name, time(i))).collect();
             let (deadline, guard) = (config.deadline, config.guard);
@@ -234,9 +232,10 @@ impl<'a> Question<'a> {
     /// The largest step up to `step` that leaves some room at every stage; `None` if not even the first does.
     pub(super) fn with_room(&self, pipeline: &Pipeline, density: f64, step: u64) -> Option<u64> {
         let reserved = mandatory_per_s(&self.reserved);
+        let most = self.config.most();
         let fits = |step: u64| {
             let busy = busy(self.config, pipeline, reserved + density / self.period(step).as_secs_f64());
-            busy.enumerate().all(|(i, busy)| busy <= 1.0 - (16.0 + self.config.most(i) as f64) / PARTS)
+            busy.zip(&most).all(|(busy, &most)| busy <= 1.0 - (16.0 + most as f64) / PARTS)
         };
         Some(certify::bisect(0, step + 1, fits)).filter(|&step| step > 0)
     }
@@ -262,11 +261,10 @@ impl<'a> Question<'a> {
     /// At the last step no choice of batches could keep up with less than one mandatory source a period.
     pub(super) fn period(&self, step: u64) -> Span {
         let density = ConstraintSet::new(&self.config.constraints).unwrap_or_default().density();
-        let busy = |(i, stage): (usize, &StageChoices)| {
-            let least = stage.options.iter().map(work).fold(f64::INFINITY, f64::min);
-            least * self.config.most(i) as f64
+        let busy = |(stage, most): (&StageChoices, usize)| {
+            stage.options.iter().map(work).fold(f64::INFINITY, f64::min) * most as f64
         };
-        let least = self.choices().stages.iter().enumerate().map(busy).fold(0.0, f64::max);
+        let least = self.choices().stages.iter().zip(self.config.most()).map(busy).fold(0.0, f64::max);
         let period = least * density.as_f64() * 1e9 * STEPS as f64 / step as f64;
         Span::from_nanos((period as u64).max(1)).min(MAX_SPAN)
     }
@@ -330,9 +328,9 @@ pub(super) fn busy(
     pipeline: &Pipeline,
     sources_per_s: f64,
 ) -> impl Iterator<Item = f64> {
-    pipeline.stages.iter().enumerate().map(move |(i, stage)| {
+    pipeline.stages.iter().zip(config.most()).map(move |(stage, most)| {
         let option = StageOption { workers: stage.workers, batch: stage.batch, time: stage.time };
-        sources_per_s * config.most(i) as f64 * work(&option)
+        sources_per_s * most as f64 * work(&option)
     })
 }
 

@@ -98,7 +98,7 @@ fn starts_and_ends_are_written_among_the_arrivals() {
     recorder.arrival(at(0), &front, Some((0, 7)));
     recorder.arrival(at(1), &rear, Some((1, 7)));
     recorder.start_of(at(1), (None, 0), Span::from_nanos(30), [(0, 7), (1, 7)].into_iter());
-    let end_of = |t, worker| recorder.end_of(at(t), (None, worker), std::iter::empty());
+    let end_of = |t, worker| recorder.end_of(at(t), (None, worker));
     end_of(20, 0);
     // The token is used anew, and by another service of the device at once.
     recorder.arrival(at(21), &front, Some((0, 7)));
@@ -133,9 +133,10 @@ fn of_a_pipeline_it_is_written_what_results_became_at_which_stage() {
     recorder.arrival(at(0), &cam, Some((0, 3)));
     let of = |stage: &Arc<str>, worker| (Some(Arc::clone(stage)), worker);
     recorder.start_of(at(0), of(&detect, 0), Span::from_nanos(5), [(0, 3)].into_iter());
-    recorder.end_of(at(4), of(&detect, 0), [((0, 3), Arc::clone(&read), 2)].into_iter());
+    recorder.became([((0, 3), Arc::clone(&read), 2)].into_iter());
+    recorder.end_of(at(4), of(&detect, 0));
     recorder.start_of(at(4), of(&read, 1), Span::from_nanos(7), [(0, 3), (0, 3)].into_iter());
-    recorder.end_of(at(9), of(&read, 1), std::iter::empty());
+    recorder.end_of(at(9), of(&read, 1));
     while !writer.fetch() {}
     let first = "0,cam\n# take,cam,0\n# start,0,detect,0,5\n# become,cam,0,read,2\n# end,4,detect,0\n";
     let second = "# take,cam,0\n# take,cam,0\n# start,4,read,1,7\n# end,9,read,1\n";

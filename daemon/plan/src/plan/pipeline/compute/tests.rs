@@ -198,7 +198,7 @@ fn what_is_carried_is_told_with_what_each_stage_adds() {
     assert_eq!(carried.admission.responses.len(), 2);
     let pipeline = plan.pipeline.as_ref().expect("a pipeline");
     assert_eq!((pipeline.workers(), pipeline.stages[1].most), (3, 3));
-    assert!(pipeline.stages[0].adapter.is_none() && pipeline.stages[1].adapter.is_some());
+    assert!(pipeline.stages[0].ways.is_empty() && pipeline.stages[1].ways.len() == 1);
     assert_eq!(plan.spec.outputs, pipeline.reply.outputs());
     assert_eq!(plan.spec.inputs, pipeline.stages[0].runs.spec.inputs);
     // Neither stage by itself promises anything.
