@@ -99,7 +99,8 @@ fn print(answer: &Answer) {
                     && flow.stage == runs.stage
                     && flow.variant == runs.variant
             };
-            let rate = answer.flows.iter().filter(same).map(|flow| flow.rate).fold(0.0, |all, rate| all + rate);
+            let rate =
+                answer.flows.iter().filter(same).map(|flow| flow.rate).fold(0.0, |all, rate| all + rate);
             say!(
                 "{class:<16} {count:>5}  {:<48} {rate:>12.1}",
                 format!("{}{batch}{turn}{role}", name.join("/"))
