@@ -5,6 +5,9 @@ use rt_core::Span;
 use crate::problem::{Problem, Runs, Service};
 use crate::quota::Shape;
 
+/// The most ways to hold one service, or two, on the devices of a class.
+const MAX_WAYS: usize = 8_000;
+
 /// One variant with one size of batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Post {
@@ -93,6 +96,35 @@ fn all_posts(service: &Service, class: usize) -> Vec<Post> {
         }
     }
     posts
+}
+
+/// Checks that there are not too many ways to hold services on a device.
+///
+/// # Errors
+/// If there are: in words.
+pub(crate) fn check(problem: &Problem) -> Result<(), String> {
+    let most = |name: &str, count: usize| {
+        let words = "fewer variants, sizes of batches or rounds to share by are needed";
+        if count > MAX_WAYS {
+            return Err(format!(
+                "{count} ways to hold {name} on a device, must be at most {MAX_WAYS}: {words}"
+            ));
+        }
+        Ok(())
+    };
+    for class in 0..problem.classes.len() {
+        let all: Vec<usize> =
+            problem.services.iter().map(|service| all_posts(service, class).len()).collect();
+        for (s, service) in problem.services.iter().enumerate() {
+            let pairs = if problem.switch && service.promise.is_some() { all[s] * all[s] } else { 0 };
+            most(&service.name, all[s] + pairs)?;
+            for (other, with) in problem.services.iter().enumerate().skip(s + 1) {
+                let ways = all[s] * all[other] * problem.rounds.len();
+                most(&format!("{} and {}", service.name, with.name), ways)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What the devices of a class may hold for `service` alone.

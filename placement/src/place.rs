@@ -81,6 +81,7 @@ pub enum Outcome {
 /// As [`PlaceError`] says.
 pub fn place(problem: &Problem, time: Duration) -> Result<Placed, PlaceError> {
     let end = Until::after(time);
+    configuration::check(problem).map_err(PlaceError::Size)?;
     let outcome = Placing { problem, end }.outcome()?;
     let plan = match &outcome {
         Outcome::Fits { plan, .. } => Some((plan, 1.0)),

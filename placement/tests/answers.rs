@@ -74,6 +74,18 @@ fn a_service_that_no_device_answers_in_time_is_named() {
 }
 
 #[test]
+fn more_ways_than_can_be_looked_at_are_refused_at_once() {
+    let times: Vec<String> =
+        (1..=100).map(|batch| format!(r#""{batch}": {}"#, 1.0 + f64::from(batch) / 10.0)).collect();
+    let text = two([10.0, 10.0], r#", "promise": {"windows": [[8, 80]], "m": 0, "K": 1}"#);
+    let text = text.replacen(r#"{"1": 2}"#, &format!("{{{}}}", times.join(", ")), 1);
+    let text = text.replacen(r#""services""#, r#""switch": true, "services""#, 1);
+    let problem = Problem::parse(&text).expect("a problem");
+    let error = place(&problem, Duration::from_secs(20)).expect_err("refused").to_string();
+    assert!(error.contains("ways to hold a on a device, must be at most 8000"), "{error}");
+}
+
+#[test]
 fn a_peak_may_stand_for_times() {
     let text = r#"{"devices": {"cpu": 1, "gpu": 1}, "services": [{"name": "s", "demand": 30,
         "variants": [{"name": "a", "accuracy": 70}, {"name": "b", "accuracy": 90}],
