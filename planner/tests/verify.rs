@@ -292,3 +292,17 @@ fn the_refinement_is_confirmed_by_brute_force() {
     let error = check(&fine).expect_err("too fine");
     assert!(error.derived.starts_with("not confirmed"), "{error}");
 }
+
+/// The worker that is ahead by less begins its batch later, which may then hold more and take longer: the worst is where it is not
+/// ahead at all, though the mandatory request comes 3 ns after the last start that clears.
+#[test]
+fn a_batch_that_begins_later_may_hold_more_and_end_later() {
+    let text = r#"{"unit": "ns", "deadline": 12, "dispatch": "full-or-latest", "background": false,
+        "workers": [{"count": 2, "batch": 3, "times": [6, 7, 9]}],
+        "streams": [{"name": "s", "constraints": ["any_miss(0,1)"], "arrivals": {"windows": [[2, 1]], "distances": [4]}}]}"#;
+    let claim = certify(&Problem::from_raw(problem(text)).expect("a problem"));
+    assert!(claim.admissible);
+    let binding = claim.binding.expect("an instant");
+    assert_eq!((binding.delta, binding.lhs, binding.rhs), (n("3"), n("15"), n("15")));
+    assert!(check(&claim).is_ok(), "{:?}", check(&claim));
+}

@@ -190,9 +190,11 @@ impl<'a> Refinement<'a> {
 
     /// The instants `δ` in `first..=last`, and by how much the first worker is ahead, that can be the worst.
     ///
-    /// What can come rises with `δ`, with the shift, and with their sum; the answer is due later by `δ`, and comes
-    /// sooner by at most the shift. So the worst is at `first`, where something rises, or where the sum rises and
-    /// the shift is largest. `None` if these are too many.
+    /// What can come rises with `δ`, with the shift, and with their sum. So the worst is where so much has just come: at `first`
+    /// and the least shift with which it has, or where the sum rises. Of all with one sum the answer is due later by as much as the
+    /// shift is smaller, and comes later by no more than that, but where the worker that is ahead changes places with another,
+    /// or its batch, beginning later, holds more. So it is the least shift that is worst, the largest, or one with which
+    /// places change. `None` if these are too many.
     fn instants(
         &self,
         first: u64,
@@ -201,14 +203,30 @@ impl<'a> Refinement<'a> {
         blocking: &Blocking,
     ) -> Option<Vec<(u64, u64)>> {
         let most = blocking.most_ahead();
-        let mut found = vec![(first, 0)];
+        let mut shifts = vec![0, most];
+        for (i, length) in blocking.lengths.iter().enumerate() {
+            shifts.extend(
+                blocking.lengths[i..].iter().map(|other| length - other).filter(|&shift| shift <= most),
+            );
+        }
+        let mut sums = vec![first];
         for window in windows {
             let before = window + 1;
-            found.extend(self.rises(before, before + most)?.iter().map(|length| (first, length - before)));
-            let all = first + 1 + window;
-            found.extend(self.rises(all, all + most)?.iter().map(|length| (first, length - all)));
-            let longest = self.rises(all + most, last + 1 + window + most)?;
-            found.extend(longest.iter().map(|length| (length - 1 - window - most, most)));
+            shifts.extend(self.rises(before, before + most)?.iter().map(|length| length - before));
+            sums.extend(
+                self.rises(first + before, last + most + before)?.iter().map(|length| length - before),
+            );
+        }
+        [&mut shifts, &mut sums].into_iter().for_each(|list| {
+            list.sort_unstable();
+            list.dedup();
+        });
+        let mut found: Vec<(u64, u64)> = shifts.iter().map(|&shift| (first, shift)).collect();
+        for &sum in &sums {
+            self.spend(shifts.len() as u64 + 2)?;
+            let ends = [sum.saturating_sub(last), sum - first];
+            let on_line = shifts.iter().copied().chain(ends).filter(|&shift| shift <= most.min(sum - first));
+            found.extend(on_line.map(|shift| (sum - shift, shift)).filter(|&(delta, _)| delta <= last));
         }
         found.sort_unstable();
         found.dedup();
