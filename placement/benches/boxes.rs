@@ -64,7 +64,7 @@ fn random_box(seed: u64, (devices, services): (u32, u32), promised: bool, load: 
             json!({"name": format!("s{s}"), "demand": demand, "deadline": deadline, "variants": variants});
         if promised && dice.within(0.0, 1.0) < 0.7 {
             let window = dice.within(10.0, 60.0);
-            let count = (demand * dice.within(1.0, 1.6) * window / 1e3).ceil().max(1.0);
+            let count = (demand * dice.within(1.0, 1.6) * window / 1e3).ceil().max(1.0) as u64;
             service["promise"] =
                 json!({"windows": [[count, window]], "m": dice.within(0.0, 6.0) as u32, "K": 10});
         }
