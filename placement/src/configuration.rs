@@ -191,12 +191,15 @@ fn half(
     Some(Configuration { class, base: own, better: None, shape, quota: quota.unwrap_or(0.0) })
 }
 
-/// Whether `a` can stand wherever `b` does, in every plan: at least as accurate, as fast, and counted for as much by the same
-/// rule.
-fn is_no_worse(a: &Configuration, b: &Configuration) -> bool {
+/// Whether devices with `a` can answer whatever those with `b` do, as accurately.
+pub(crate) fn serves_no_worse(a: &Configuration, b: &Configuration) -> bool {
     let does =
         |post: &Post| a.posts().any(|other| other.accuracy >= post.accuracy && other.peak >= post.peak);
-    let serves = b.posts().all(|post| does(&post));
+    a.class == b.class && b.posts().all(|post| does(&post))
+}
+
+/// Whether `a` can stand wherever `b` does, in every plan: it serves no worse and counts for as much by the same rule.
+fn is_no_worse(a: &Configuration, b: &Configuration) -> bool {
     let counts = match (a.shape, b.shape) {
         (_, None) => true,
         (None, Some(_)) => false,
@@ -208,7 +211,7 @@ fn is_no_worse(a: &Configuration, b: &Configuration) -> bool {
                 && x.others <= y.others
         }
     };
-    a.class == b.class && serves && counts
+    counts && serves_no_worse(a, b)
 }
 
 fn undominated(all: Vec<Configuration>) -> Vec<Configuration> {

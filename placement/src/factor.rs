@@ -4,7 +4,7 @@ use crate::configuration;
 use crate::place::{Outcome, PlaceError, Placing};
 use crate::plan::{Held, Plan};
 use crate::problem::{Problem, Service};
-use crate::whole::{self, Aim, Columns};
+use crate::whole::Aim;
 
 /// The factor is known well enough if what is known to fit and what is known not to differ by less.
 const ENOUGH: f64 = 1e-5;
@@ -14,34 +14,30 @@ const ROUNDING: f64 = 1e-6;
 /// Says what fits of a problem that does not.
 pub(crate) fn what_fits(placing: &Placing<'_>) -> Result<Outcome, PlaceError> {
     let none = placing.problem.scaled(0.0);
-    let columns = Columns::new(&none).map_err(PlaceError::Size)?;
-    let least =
-        whole::solve(&none, &columns, Aim::Promises, None, placing.left()).map_err(PlaceError::Solver)?;
+    let least = placing.aim(&none, Aim::Promises, None, placing.left())?;
     if !least.missing.is_empty() {
         return Ok(Outcome::Promises { violated: least.missing });
     }
     let hopeless = hopeless(placing.problem);
     if !hopeless.is_empty() {
-        return Ok(Outcome::Demand { factor: 0.0, at_most: 0.0, hopeless, plan: None });
+        return Ok(nothing(0.0, hopeless));
     }
     if placing.is_separable() { by_halves(placing) } else { at_once(placing) }
 }
 
+/// No part of the demand fits.
+fn nothing(at_most: f64, hopeless: Vec<usize>) -> Outcome {
+    Outcome::Demand { factor: 0.0, at_most, hopeless, plan: None }
+}
+
 /// By the whole program.
 fn at_once(placing: &Placing<'_>) -> Result<Outcome, PlaceError> {
-    let columns = Columns::new(placing.problem).map_err(PlaceError::Size)?;
-    let whole = whole::solve(placing.problem, &columns, Aim::Factor, None, placing.left())
-        .map_err(PlaceError::Solver)?;
+    let whole = placing.aim(placing.problem, Aim::Factor, None, placing.left())?;
     let Some(found) = whole.plan else { return Ok(Outcome::Unknown { bound: f64::INFINITY }) };
     // A little less, so that the next program is not refused for rounding.
     let factor = found.accuracy * (1.0 - ROUNDING);
     if factor <= ROUNDING {
-        return Ok(Outcome::Demand {
-            factor: 0.0,
-            at_most: whole.bound.clamp(0.0, 1.0),
-            hopeless: Vec::new(),
-            plan: None,
-        });
+        return Ok(nothing(whole.bound.clamp(0.0, 1.0), Vec::new()));
     }
     let (plan, bound) = placing.whole(&placing.problem.scaled(factor), None, placing.left())?;
     Ok(Outcome::Demand {
@@ -81,7 +77,7 @@ fn by_halves(placing: &Placing<'_>) -> Result<Outcome, PlaceError> {
         }
     }
     if fits <= ROUNDING {
-        return Ok(Outcome::Demand { factor: 0.0, at_most, hopeless: Vec::new(), plan: None });
+        return Ok(nothing(at_most, Vec::new()));
     }
     let (plan, bound) = placing.bundles(&placing.problem.scaled(fits), false, placing.left());
     Ok(Outcome::Demand { factor: fits, at_most, hopeless: Vec::new(), plan: plan.map(|plan| (plan, bound)) })

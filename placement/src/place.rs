@@ -10,7 +10,7 @@ use crate::problem::Problem;
 use crate::promise::Keeping;
 use crate::until::Until;
 use crate::verify;
-use crate::whole::{self, Aim, Columns};
+use crate::whole::{self, Aim, Columns, Whole};
 
 /// The most devices for which the whole program is solved beside the bundles: it also knows pools of several kinds.
 const FEW_DEVICES: u32 = 12;
@@ -82,7 +82,8 @@ pub enum Outcome {
 pub fn place(problem: &Problem, time: Duration) -> Result<Placed, PlaceError> {
     let end = Until::after(time);
     configuration::check(problem).map_err(PlaceError::Size)?;
-    let outcome = Placing { problem, end }.outcome()?;
+    let columns = Columns::new(problem).map_err(PlaceError::Size)?;
+    let outcome = Placing { problem, columns, end }.outcome()?;
     let plan = match &outcome {
         Outcome::Fits { plan, .. } => Some((plan, 1.0)),
         Outcome::Demand { plan: Some((plan, _)), factor, .. } => Some((plan, *factor)),
@@ -99,7 +100,9 @@ pub(crate) type Best = (Option<Plan>, f64);
 
 pub(crate) struct Placing<'a> {
     pub(crate) problem: &'a Problem,
-    pub(crate) end: Until,
+    /// What devices may hold: the same for any part of the demand.
+    columns: Columns,
+    end: Until,
 }
 
 impl Placing<'_> {
@@ -141,10 +144,10 @@ impl Placing<'_> {
         let accuracy = |plan: &Option<Plan>| plan.as_ref().map_or(f64::NEG_INFINITY, |plan| plan.accuracy);
         let better = accuracy(&pooled) > accuracy(&plan) + 1e-9;
         // The bound of bundles is on plans that keep promises by quotas, the other on all.
-        let bound = if proven && !better {
-            bound
-        } else {
-            most.min(if proven { most } else { bound.max(accuracy(&pooled)) })
+        let bound = match (proven, better) {
+            (true, false) => bound,
+            (true, true) => most,
+            (false, _) => most.min(bound.max(accuracy(&pooled))),
         };
         Ok((if better { pooled } else { plan }, bound))
     }
@@ -152,25 +155,23 @@ impl Placing<'_> {
     /// The best plan by bundles, for a problem that is separable; or the `first` that serves all.
     pub(crate) fn bundles(&self, problem: &Problem, first: bool, time: Duration) -> Best {
         let worth = problem.worth();
-        let classes = problem.classes.len();
-        let demands = problem.services.iter().map(|service| Demand {
-            rate: service.demand,
-            worth: service.weight / worth,
-            promised: service.promise.is_some(),
-            configurations: (0..classes)
-                .flat_map(|class| configuration::alone(problem, service, class))
-                .collect(),
-        });
-        let demands: Vec<Demand> = demands.collect();
+        let demands =
+            problem.services.iter().zip(&self.columns.alone).map(|(service, configurations)| Demand {
+                rate: service.demand,
+                worth: service.weight / worth,
+                promised: service.promise.is_some(),
+                configurations,
+            });
+        let demands: Vec<Demand<'_>> = demands.collect();
         let counts: Vec<u32> = problem.classes.iter().map(|(_, count)| *count).collect();
         let solved = bundle::solve(&demands, &counts, first, time);
         let plan = solved.plan.map(|hosted| {
             let mut plan = Plan { accuracy: hosted.value, ..Plan::default() };
             for (s, (demand, counts)) in demands.iter().zip(&hosted.counts).enumerate() {
-                plan::host(&mut plan, s, demand.rate, &demand.configurations, counts);
+                plan::host(&mut plan, s, demand.rate, demand.configurations, counts);
                 let service = &problem.services[s];
                 if let Some(promise) = &service.promise {
-                    let rule = Keeping::new(promise, service.deadline, &demand.configurations).rule(counts);
+                    let rule = Keeping::new(promise, service.deadline, demand.configurations).rule(counts);
                     plan.promises.extend(rule.map(|rule| (s, rule)));
                 }
             }
@@ -186,9 +187,19 @@ impl Placing<'_> {
         least: Option<f64>,
         time: Duration,
     ) -> Result<Best, PlaceError> {
-        let columns = Columns::new(problem).map_err(PlaceError::Size)?;
-        let whole =
-            whole::solve(problem, &columns, Aim::Accuracy, least, time).map_err(PlaceError::Solver)?;
+        let whole = self.aim(problem, Aim::Accuracy, least, time)?;
         Ok((whole.plan, whole.bound))
+    }
+
+    /// Solves the whole program with this aim.
+    pub(crate) fn aim(
+        &self,
+        problem: &Problem,
+        aim: Aim,
+        least: Option<f64>,
+        time: Duration,
+    ) -> Result<Whole, PlaceError> {
+        self.columns.check().map_err(PlaceError::Size)?;
+        whole::solve(problem, &self.columns, aim, least, time).map_err(PlaceError::Solver)
     }
 }

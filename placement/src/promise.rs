@@ -28,8 +28,6 @@ pub(crate) struct Keeping<'a> {
     /// Of each configuration, which shape it has.
     kinds: Vec<Option<usize>>,
     shapes: Vec<(Shape, f64)>,
-    /// Of each configuration: what it can count for at most by either rule.
-    most: Vec<f64>,
 }
 
 impl<'a> Keeping<'a> {
@@ -44,14 +42,13 @@ impl<'a> Keeping<'a> {
                 })
             }));
         }
-        let most = at_most(promise, deadline, &shapes);
-        let most = kinds.iter().map(|kind| kind.map_or(0.0, |kind| most[kind])).collect();
-        Self { promise, deadline, kinds, shapes, most }
+        Self { promise, deadline, kinds, shapes }
     }
 
-    /// What a device of configuration `i` can count for at most, by either rule; 1 is the whole promise.
-    pub(crate) fn at_most(&self, i: usize) -> f64 {
-        self.most[i]
+    /// What a device of each configuration can count for at most, by either rule; 1 is the whole promise.
+    pub(crate) fn at_most(&self) -> Vec<f64> {
+        let most = at_most(self.promise, self.deadline, &self.shapes);
+        self.kinds.iter().map(|kind| kind.map_or(0.0, |kind| most[kind])).collect()
     }
 
     /// How `counts` devices of each configuration keep the promise, if they do.

@@ -52,16 +52,16 @@ pub(crate) enum Aim {
 
 /// What devices may hold, whoever shares them.
 pub(crate) struct Columns {
-    alone: Vec<Vec<Configuration>>,
+    pub(crate) alone: Vec<Vec<Configuration>>,
     shared: Vec<Shared>,
     parts: Vec<Parts>,
 }
 
 impl Columns {
-    /// All of a problem.
+    /// All of a problem, whatever its demand.
     ///
     /// # Errors
-    /// If there are more than the program can hold: in words.
+    /// If there are too many paths through a pipeline: in words.
     pub(crate) fn new(problem: &Problem) -> Result<Self, String> {
         let classes = 0..problem.classes.len();
         let alone = |service| {
@@ -83,13 +83,21 @@ impl Columns {
             .iter()
             .map(|pipeline| Parts::new(pipeline, problem))
             .collect::<Result<_, _>>()?;
-        let count = alone.iter().map(Vec::len).sum::<usize>() + shared.len();
+        Ok(Self { alone, shared, parts })
+    }
+
+    /// Checks that the program can hold them.
+    ///
+    /// # Errors
+    /// If there are more: in words.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let count = self.alone.iter().map(Vec::len).sum::<usize>() + self.shared.len();
         if count > MAX_COLUMNS {
             return Err(format!(
                 "{count} ways to hold services on a device, must be at most {MAX_COLUMNS}: fewer variants, sizes of batches or rounds to share by"
             ));
         }
-        Ok(Self { alone, shared, parts })
+        Ok(())
     }
 }
 
@@ -315,7 +323,7 @@ impl<'a> Building<'a> {
         options.time_limit = Some(time);
         // A device that is there by a millionth serves what none does.
         options.int_tol = 1e-9;
-        let none = self.least.map_or(f64::NEG_INFINITY, |least| least);
+        let none = self.least.unwrap_or(f64::NEG_INFINITY);
         let outcome = match self.program.solve_with(options) {
             Ok(outcome) => outcome,
             Err(Error::Infeasible) => return Ok(Whole { plan: None, bound: none, missing: Vec::new() }),

@@ -24,13 +24,13 @@ pub(crate) use service::segments;
 
 /// A service to host.
 #[derive(Debug)]
-pub(crate) struct Demand {
+pub(crate) struct Demand<'a> {
     /// Mean requests a second.
     pub(crate) rate: f64,
     /// What a point of accuracy of one request a second is worth.
     pub(crate) worth: f64,
     pub(crate) promised: bool,
-    pub(crate) configurations: Vec<Configuration>,
+    pub(crate) configurations: &'a [Configuration],
 }
 
 /// Of each service, how many devices have each of its configurations, and what the plan is worth.
@@ -61,12 +61,12 @@ const LONG: f64 = 4.0;
 const FEW: (usize, usize) = (400, 4_000);
 
 /// The best plan that is found within `time`, or the `first`.
-pub(crate) fn solve(demands: &[Demand], counts: &[u32], first: bool, time: Duration) -> Solved {
+pub(crate) fn solve(demands: &[Demand<'_>], counts: &[u32], first: bool, time: Duration) -> Solved {
     let end = Until::after(time);
     let hostings: Vec<Hosting> =
-        demands.iter().map(|d| Hosting::new(d.rate, d.worth, d.promised, &d.configurations)).collect();
+        demands.iter().map(|d| Hosting::new(d.rate, d.worth, d.promised, d.configurations)).collect();
     // No plan is worth less than if all were answered by the least accurate.
-    let least = |d: &Demand| {
+    let least = |d: &Demand<'_>| {
         let accuracy = d.configurations.iter().map(|c| c.base.accuracy).fold(f64::INFINITY, f64::min);
         if accuracy.is_finite() { d.rate * d.worth * accuracy } else { 0.0 }
     };
@@ -147,7 +147,7 @@ impl Round<'_> {
     fn polished(&self, mut chosen: Vec<Bundle>) -> Vec<Bundle> {
         let cheap: Vec<f64> = self.prices.of.iter().map(|price| price * CHEAP).collect();
         let value = |s: usize, bundle: &Bundle| {
-            self.hostings[s].value(&self.counts_of(s, bundle)).unwrap_or(f64::NEG_INFINITY)
+            self.hostings[s].value(&self.hostings[s].counts(bundle)).unwrap_or(f64::NEG_INFINITY)
         };
         loop {
             let mut better = false;
@@ -173,16 +173,10 @@ impl Round<'_> {
         }
     }
 
-    fn counts_of(&self, s: usize, bundle: &Bundle) -> Vec<u32> {
-        let mut counts = vec![0; self.hostings[s].items.len()];
-        bundle.counts.iter().for_each(|&(item, count)| counts[usize::from(item)] = u32::from(count));
-        counts
-    }
-
     /// The plan of these bundles with what it is worth; `None` if some demand is not served, which no bundle is.
     fn worth(&self, chosen: &[Bundle]) -> Option<Hosted> {
         let counts: Vec<Vec<u32>> =
-            chosen.iter().enumerate().map(|(s, bundle)| self.counts_of(s, bundle)).collect();
+            self.hostings.iter().zip(chosen).map(|(hosting, bundle)| hosting.counts(bundle)).collect();
         let value = self
             .hostings
             .iter()

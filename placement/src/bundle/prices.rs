@@ -102,9 +102,7 @@ impl Planes<'_> {
     fn add(&mut self, hostings: &[Hosting], bundles: Vec<Option<Bundle>>) {
         for (s, bundle) in bundles.into_iter().enumerate() {
             let Some(bundle) = bundle else { continue };
-            let mut counts = vec![0; hostings[s].items.len()];
-            bundle.counts.iter().for_each(|&(item, count)| counts[usize::from(item)] = u32::from(count));
-            if let Some(value) = hostings[s].value(&counts) {
+            if let Some(value) = hostings[s].value(&hostings[s].counts(&bundle)) {
                 self.known.push((s, bundle.used, value));
             }
         }

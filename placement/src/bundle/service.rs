@@ -1,6 +1,7 @@
 //! One service among prices: what it may host, and the linear bound on what that is worth.
 
-use crate::configuration::Configuration;
+use super::search::Bundle;
+use crate::configuration::{Configuration, serves_no_worse};
 use crate::quota::Shape;
 
 /// The least share of a demand or promise that counts.
@@ -90,19 +91,17 @@ impl Hosting {
                 None => kinds.push((shape, vec![i])),
             }
         }
-        let plain = |i: &usize| configurations[*i].better.is_none();
+        // Of those that serve each other's requests as well the first.
         let beaten = |i: usize, by: usize| {
             let (a, b) = (&configurations[i], &configurations[by]);
-            let no_worse = b.base.peak >= a.base.peak && b.base.accuracy >= a.base.accuracy;
-            let equal = b.base.peak == a.base.peak && b.base.accuracy == a.base.accuracy;
-            a.class == b.class && no_worse && (!equal || by < i)
+            by != i && serves_no_worse(b, a) && (by < i || !serves_no_worse(a, b))
         };
-        let all = || (0..configurations.len()).filter(plain);
+        let all = (0..configurations.len()).filter(|i| configurations[*i].better.is_none());
         Self {
             demand,
             promised,
             items: configurations.iter().map(item).collect(),
-            helpers: all().filter(|&i| !all().any(|by| beaten(i, by))).collect(),
+            helpers: all.clone().filter(|&i| !all.clone().any(|by| beaten(i, by))).collect(),
             kinds: kinds.into_iter().map(|(_, of)| of).collect(),
         }
     }
@@ -204,6 +203,13 @@ impl Hosting {
     /// So little demand counts as none.
     pub(super) fn least(&self) -> f64 {
         EPSILON * self.demand.max(1.0)
+    }
+
+    /// How many devices of each item there are in `bundle`.
+    pub(super) fn counts(&self, bundle: &Bundle) -> Vec<u32> {
+        let mut counts = vec![0; self.items.len()];
+        bundle.counts.iter().for_each(|&(item, count)| counts[usize::from(item)] = u32::from(count));
+        counts
     }
 
     /// What `counts` devices of each item serve at best, in points; `None` if not all.

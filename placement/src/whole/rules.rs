@@ -47,9 +47,9 @@ impl Building<'_> {
         let Some(promise) = &service.promise else { return };
         let counted = std::mem::take(&mut self.counted[s]);
         let (all, counts): (Vec<Configuration>, Vec<Variable>) = counted.into_iter().unzip();
-        let keeping = Keeping::new(promise, service.deadline, &all);
+        let most = Keeping::new(promise, service.deadline, &all).at_most();
         let mut whole = LinearExpr::empty();
-        counts.iter().enumerate().for_each(|(i, &count)| whole.add(count, keeping.at_most(i)));
+        counts.iter().zip(most).for_each(|(&count, most)| whole.add(count, most));
         match self.slack.as_ref().map(|slack| slack[s]) {
             Some(Some(slack)) => whole.add(slack, 1.0),
             _ if rises > 0 => self.choose(promise, service.deadline, &all, &counts, rises),
