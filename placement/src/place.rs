@@ -203,3 +203,42 @@ impl Placing<'_> {
         whole::solve(problem, &self.columns, aim, least, time).map_err(PlaceError::Solver)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::promise::Rule;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(600))]
+
+        /// A device that holds two variants may also help where it is not counted.
+        #[test]
+        fn no_plan_of_the_whole_program_that_keeps_promises_by_quotas_is_above_the_bound_of_bundles(
+            ones in prop::collection::vec(1u64..7, 3),
+            steps in prop::collection::vec(1u64..12, 3),
+            (devices, demand, deadline) in (3u32..6, 20u32..900, 10u64..50),
+            (count, window, m) in (4u64..40, 4u64..40, 0u32..3),
+        ) {
+            let variant = |v: usize| {
+                let (one, more) = (ones[v] << v, (ones[v] << v) + steps[v]);
+                format!(r#"{{"name": "v{v}", "accuracy": {}, "time": {{"gpu": {{"1": {one}, "4": {more}}}}}}}"#, 60 + 10 * v)
+            };
+            let variants = (0..3).map(variant).collect::<Vec<_>>().join(", ");
+            let text = format!(
+                r#"{{"devices": {{"gpu": {devices}}}, "switch": true, "services": [{{"name": "s", "demand": {demand},
+                "deadline": {deadline}, "variants": [{variants}],
+                "promise": {{"windows": [[{count}, {window}]], "m": {m}, "K": 4}}}}]}}"#
+            );
+            let problem = Problem::parse(&text).expect("a problem");
+            let columns = Columns::new(&problem).expect("few");
+            let placing = Placing { problem: &problem, columns, end: Until::after(Duration::from_secs(60)) };
+            let (_, bound) = placing.bundles(&problem, false, Duration::from_secs(30));
+            let (plan, _) = placing.whole(&problem, None, Duration::from_secs(30)).expect("an answer");
+            if let Some(plan) = plan.filter(|plan| matches!(plan.promises[..], [(_, Rule::Quotas(_))])) {
+                prop_assert!(bound >= plan.accuracy - 1e-5, "{bound} is below {}: {text}", plan.accuracy);
+            }
+        }
+    }
+}

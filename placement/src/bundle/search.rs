@@ -210,11 +210,11 @@ impl Search<'_> {
         let promise = self.steps.by.promise;
         let seen = self.seen.entry((at, self.used)).or_default();
         let dominated = seen.iter().any(|before| {
-            // What is served here and not there gains at most what the next event does.
+            // What is served here and not there gains at most what the next event does; where nothing is pending, whatever serves is to come.
             let gain = (chosen.demand - before.demand) * next.loss;
             before.demand <= chosen.demand
                 && before.quota >= chosen.quota
-                && before.pending == chosen.pending
+                && before.pending.max(chosen.pending) == 0.0
                 && before.loss + promise * before.quota <= chosen.loss + promise * chosen.quota + gain
         });
         if !dominated && seen.len() < SEEN {

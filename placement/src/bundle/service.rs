@@ -96,7 +96,7 @@ impl Hosting {
             let (a, b) = (&configurations[i], &configurations[by]);
             by != i && serves_no_worse(b, a) && (by < i || !serves_no_worse(a, b))
         };
-        let all = (0..configurations.len()).filter(|i| configurations[*i].better.is_none());
+        let all = 0..configurations.len();
         Self {
             demand,
             promised,

@@ -100,7 +100,7 @@ impl Steps {
         let promise = if !self.promised {
             0.0
         } else if chosen.quota < 1.0 - EPSILON {
-            self.least_for(at, 1.0 - chosen.quota, left, devices)
+            self.least_for(at, 1.0 - chosen.quota, chosen.demand, devices)
         } else {
             self.by.promise * (chosen.quota - 1.0)
         };
@@ -128,7 +128,7 @@ impl Steps {
         if rest > EPSILON {
             return f64::INFINITY;
         }
-        // Together they serve no more than what is left.
+        // Together they serve no more than what is left, before what else is chosen may turn to it.
         let gain = counted().map(|(step, _)| -step.loss).fold(0.0, f64::max);
         let dearest = counted().map(|(step, _)| step.cost / step.quota).fold(f64::INFINITY, f64::min);
         busy.max(dearest.max(0.0) * missing - gain * demand)
