@@ -2,11 +2,16 @@
 //!
 //! `cargo bench -p placement`; `-- 40/9 160/9` runs only these sizes.
 
+#[path = "../tests/dice/mod.rs"]
+mod dice;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use placement::{Answer, Outcome, Problem, place};
 use serde_json::{Value, json};
+
+use dice::Dice;
 
 /// Devices and services.
 const SIZES: [(u32, u32); 9] =
@@ -18,33 +23,22 @@ const SEEDS: u64 = 4;
 /// How long a search may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
-struct Dice(u64);
-
-impl Dice {
-    fn within(&mut self, low: f64, high: f64) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        low + (high - low) * ((self.0 >> 11) as f64 / (1u64 << 53) as f64)
-    }
-}
-
 /// Three classes of devices, services of four variants, each slower and more accurate than the one before.
 fn random_box(seed: u64, (devices, services): (u32, u32), promised: bool, load: f64) -> Value {
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15 ^ (seed << 20) ^ u64::from(devices * 100 + services));
     let counts = [devices - devices / 2, devices / 4, devices / 2 - devices / 4];
-    let speeds = [1.0, dice.within(2.0, 4.0), dice.within(4.0, 8.0)];
+    let speeds = [1.0, dice.between(2.0, 4.0), dice.between(4.0, 8.0)];
     let mut all = Vec::new();
-    let shares: Vec<f64> = (0..services).map(|_| dice.within(0.3, 1.0)).collect();
+    let shares: Vec<f64> = (0..services).map(|_| dice.between(0.3, 1.0)).collect();
     for s in 0..services {
-        let (one, deadline) = (dice.within(2.0, 12.0), dice.within(60.0, 200.0));
-        let mut accuracy = dice.within(60.0, 85.0);
+        let (one, deadline) = (dice.between(2.0, 12.0), dice.between(60.0, 200.0));
+        let mut accuracy = dice.between(60.0, 85.0);
         let (mut variants, mut carried) = (Vec::new(), 0.0);
         let mut peaks = [0.0f64; 3];
         for v in 0..4 {
             let mut times: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
             for (class, speed) in speeds.iter().enumerate() {
-                let base = one * 1.7f64.powi(v) / speed * dice.within(0.8, 1.25);
+                let base = one * 1.7f64.powi(v) / speed * dice.between(0.8, 1.25);
                 let batches = [1, 2, 4, 8, 16].map(|batch| (batch, base * (0.4 + 0.6 * f64::from(batch))));
                 for (batch, time) in batches.iter().filter(|(_, time)| v < 2 && 2.0 * time <= deadline) {
                     peaks[class] = peaks[class].max(1e3 * f64::from(*batch) / time);
@@ -55,18 +49,18 @@ fn random_box(seed: u64, (devices, services): (u32, u32), promised: bool, load: 
                 );
             }
             variants.push(json!({"name": format!("v{v}"), "accuracy": accuracy, "time": times}));
-            accuracy += dice.within(1.0, 6.0);
+            accuracy += dice.between(1.0, 6.0);
         }
         let share = shares[s as usize] / shares.iter().sum::<f64>();
         counts.iter().zip(peaks).for_each(|(&count, peak)| carried += f64::from(count) * peak * share);
         let demand = carried * load;
         let mut service =
             json!({"name": format!("s{s}"), "demand": demand, "deadline": deadline, "variants": variants});
-        if promised && dice.within(0.0, 1.0) < 0.7 {
-            let window = dice.within(10.0, 60.0);
-            let count = (demand * dice.within(1.0, 1.6) * window / 1e3).ceil().max(1.0) as u64;
+        if promised && dice.between(0.0, 1.0) < 0.7 {
+            let window = dice.between(10.0, 60.0);
+            let count = (demand * dice.between(1.0, 1.6) * window / 1e3).ceil().max(1.0) as u64;
             service["promise"] =
-                json!({"windows": [[count, window]], "m": dice.within(0.0, 6.0) as u32, "K": 10});
+                json!({"windows": [[count, window]], "m": dice.between(0.0, 6.0) as u32, "K": 10});
         }
         all.push(service);
     }

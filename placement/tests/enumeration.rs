@@ -1,5 +1,7 @@
 //! Small boxes against an enumeration of everything that their devices may hold, which shares no code with what is tested.
 
+mod dice;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -7,24 +9,10 @@ use microlp::{ComparisonOp, OptimizationDirection, Variable};
 use placement::{Answer, Problem, place};
 use serde_json::{Value, json};
 
+use dice::Dice;
+
 /// Accuracy, and by class the time of each size of batch.
 type Variant = (f64, Vec<Vec<(u64, u64)>>);
-
-/// A source of numbers that are the same everywhere.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-
-    fn within(&mut self, low: u64, high: u64) -> u64 {
-        low + self.below(high - low + 1)
-    }
-}
 
 /// What one device does for one service.
 #[derive(Clone, Debug)]

@@ -1,5 +1,7 @@
 //! Small pipelines against an enumeration of what every device may run, and the best flows along all paths.
 
+mod dice;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -7,19 +9,10 @@ use microlp::{ComparisonOp, OptimizationDirection, Variable};
 use placement::{Answer, Problem, place};
 use serde_json::{Value, json};
 
+use dice::Dice;
+
 /// Accuracy, and by class the time of each size of batch.
 type Variant = (f64, Vec<Vec<(u64, u64)>>);
-
-struct Dice(u64);
-
-impl Dice {
-    fn within(&mut self, low: u64, high: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        low + self.0 % (high - low + 1)
-    }
-}
 
 /// Stage, variant, size of batch and its time.
 type Post = (usize, usize, u64, u64);

@@ -1,22 +1,15 @@
 //! Theorem Q, played: where quotas add up to 1, whatever comes within the curve is answered in time, beside batches that
 //! nothing bounds; and where they do not, something is late.
 
+mod dice;
+
 use std::collections::VecDeque;
 
 use placement::problem::Promise;
 use placement::quota::Shape;
 use rt_core::{ArrivalBound, ArrivalCurve, Constraint, Span};
 
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
+use dice::Dice;
 
 /// Equal devices: how many, their batches, how long one takes, and how long another may.
 #[derive(Clone, Copy, Debug)]
