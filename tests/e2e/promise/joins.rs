@@ -193,21 +193,21 @@ fn overlapping(daemon: &Daemon, client: u32, bursts: u32) -> usize {
     served
 }
 
+/// The same by so many clients beside each other, while something else goes on; how many of all were served.
+fn all_overlapping(daemon: &Daemon, clients: u32, bursts: u32, meanwhile: impl FnOnce()) -> usize {
+    std::thread::scope(|scope| {
+        let spawn = |client| scope.spawn(move || overlapping(daemon, client, bursts));
+        let clients: Vec<_> = (0..clients).map(spawn).collect();
+        meanwhile();
+        clients.into_iter().map(|client| client.join().expect("no panic")).sum()
+    })
+}
+
 #[test]
 fn sources_that_overlap_on_all_ways_are_each_answered_once_and_counted_once() {
     let daemon =
         meter_of(DIAMOND, &DAEMON.replace("[daemon]", "[daemon]\nclient-requests = 4096"), "", 10).serve();
-    let served: usize = std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..3)
-            .map(|client| {
-                scope.spawn({
-                    let daemon = &daemon;
-                    move || overlapping(daemon, client, 10)
-                })
-            })
-            .collect();
-        clients.into_iter().map(|client| client.join().expect("no panic")).sum()
-    });
+    let served = all_overlapping(&daemon, 3, 10, || ());
     assert!(served > 0, "nothing was served, so nothing is shown");
     eventually("nothing is open", || (daemon.status()["services"][0]["running"] == 0).then_some(()));
     let status = daemon.status()["services"][0].clone();
@@ -276,23 +276,14 @@ fn another_takes_over_while_sources_are_on_all_ways_and_each_is_answered_once() 
     };
     let place = meter_of(DIAMOND, &DAEMON.replace("[daemon]", "[daemon]\nclient-requests = 4096"), "", 10);
     let daemon = place.serve();
-    std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..2)
-            .map(|client| {
-                scope.spawn({
-                    let daemon = &daemon;
-                    move || overlapping(daemon, client, 15)
-                })
-            })
-            .collect();
+    let served = all_overlapping(&daemon, 2, 15, || {
         for deadline in ["\"3s\"", "\"2500ms\"", "\"3s\""] {
             pause(Duration::from_millis(300));
             daemon.deployment.configure(config(deadline));
             assert!(daemon.reload_accepted().contains("meter"), "it has changed");
         }
-        let served: usize = clients.into_iter().map(|client| client.join().expect("no panic")).sum();
-        assert!(served > 100, "{served}");
     });
+    assert!(served > 100, "{served}");
     assert_eq!(daemon.status()["services"][0]["deadline_ns"], 3_000_000_000_u64);
     // As a tree it is another pipeline.
     let tree = config("\"3s\"")
