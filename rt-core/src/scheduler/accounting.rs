@@ -231,16 +231,16 @@ impl Scheduler {
     /// A constraint is violated. If it is over a window that began while the stream was beyond its declaration, or before its
     /// promise was resumed, that concerns the stream alone.
     fn violate(&mut self, now: Instant, id: StreamId, constraint: Constraint) {
+        let demoted = self.is_demoted();
         let Some(stream) = self.streams.get_mut(id) else { return };
         let (limit, window) = (u64::from(constraint.misses()), u64::from(constraint.window()));
         let evidence = Evidence { limit, seen: limit + 1, window, stream: Some(id) };
+        let from = stream.outcomes.violated_at().saturating_sub(window);
         // Over what came while the service was demoted nothing is promised.
-        if stream.outcomes.violated_at().saturating_sub(window) < stream.aside || self.is_demoted() {
+        if demoted || from < stream.aside {
             return;
         }
-        let Some(stream) = self.streams.get_mut(id) else { return };
         // Over more stalls than may be in one window of theirs nothing is promised of it.
-        let from = stream.outcomes.violated_at().saturating_sub(window);
         if self.config.absorbs().is_some_and(|(_, spans)| stream.struck.spans_more(from, spans)) {
             return;
         }
