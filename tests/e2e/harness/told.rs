@@ -69,17 +69,17 @@ impl Listener {
         while self.hear(Duration::ZERO) {}
     }
 
-    /// Whether it was told that the machine was not there when it was needed.
-    pub(crate) fn excuses(&mut self, service: &str) -> bool {
+    /// How often it was told that the machine was not there when it was needed.
+    pub(crate) fn excuses(&mut self, service: &str) -> usize {
         self.listen();
-        self.excuse(service).is_some()
+        self.excused(service).count()
     }
 
-    /// Why the machine was not there: the first such cause of the service, or of a stream of it that was read too late.
-    fn excuse(&self, service: &str) -> Option<SafeModeCause> {
-        let changes = self.changes.iter().filter(|c| c.service == service).map(|c| c.cause);
-        let suspensions = self.suspensions.iter().filter(|s| s.service == service).map(|s| s.cause);
-        changes.chain(suspensions).find(|cause| EXCUSES.contains(cause))
+    /// Why the machine was not there, of the service or of a stream of it that was read too late.
+    fn excused(&self, service: &str) -> impl Iterator<Item = SafeModeCause> {
+        let changes = self.changes.iter().filter(move |c| c.service == service).map(|c| c.cause);
+        let suspensions = self.suspensions.iter().filter(move |s| s.service == service).map(|s| s.cause);
+        changes.chain(suspensions).filter(|cause| EXCUSES.contains(cause))
     }
 
     /// A promise of `service` was kept, or it is told why the machine may not have let it: then nothing has been shown
@@ -88,13 +88,13 @@ impl Listener {
         if kept {
             return;
         }
-        while !self.excuses(service) {
+        while self.excuses(service) == 0 {
             // An answer may come an instant before what is told of it.
             let heard = self.hear(PATIENCE);
             let told = (&self.changes, &self.suspensions, self.lost);
             assert!(heard, "not kept: {evidence:?}, and no excuse told: {told:?}");
         }
-        let cause = self.excuse(service).expect("it was told").to_string();
+        let cause = self.excused(service).next().expect("it was told").to_string();
         let test = std::thread::current().name().unwrap_or("a thread of a test").to_owned();
         not_checked(&format!("{test}: not kept, after {cause} of {service} had been announced"));
     }

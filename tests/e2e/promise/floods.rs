@@ -193,6 +193,15 @@ fn alone_at_capacity(daemon: &Daemon, service: &str, values: &[f32]) -> f64 {
     served as f64 / began.elapsed().as_secs_f64()
 }
 
+/// What the machine does now and then is told, once for some requests; what a flood does, it does all the time.
+fn seldom(listener: &mut Listener, service: &str, in_real_time: bool, (missed, sent): (usize, usize)) {
+    let told = listener.excuses(service);
+    assert!(
+        !in_real_time || missed <= sent / 50 + 10 * told,
+        "{service}: {missed} of {sent} missed, {told} announced"
+    );
+}
+
 /// What was announced, each kind once with how often.
 fn told(listener: &mut Listener) -> String {
     let mut kinds: Vec<(String, usize)> = Vec::new();
@@ -262,9 +271,8 @@ fn four_floods_cost_three_promises_nothing_and_the_flooded_are_served_as_ever() 
     }
     let in_real_time = !daemon.stderr().contains("no real-time priority");
     for ((service, _), (missed, sent)) in PROMISED.iter().zip(missed) {
-        // What the machine does now and then is told; what a flood does, it does all the time.
-        assert!(!in_real_time || missed * 50 <= sent, "{service}: {missed} of {sent} missed");
         listener.kept_or_told(service, missed == 0, &missed);
+        seldom(&mut listener, service, in_real_time, (missed, sent));
     }
     let seconds = length.as_secs();
     assert!(
@@ -272,10 +280,10 @@ fn four_floods_cost_three_promises_nothing_and_the_flooded_are_served_as_ever() 
         "these are no floods"
     );
     // A tenth of one for all that is in vain, and what comes to something takes some more.
-    assert!(read < 0.4, "{read:.2} of a core");
-    for (flooded, alone) in flooded.iter().zip(alone) {
+    listener.kept_or_told("small", read < 0.4, &read);
+    for (service, (flooded, alone)) in ["large", "small"].iter().zip(flooded.iter().zip(alone)) {
         // Nine tenths are the aim, and mostly so; in ten seconds of a machine that others use as well it may be less.
-        assert!(*flooded >= 0.7 * alone, "{flooded:.1} a second, {alone:.1} alone");
+        listener.kept_or_told(service, *flooded >= 0.7 * alone, &(flooded, alone));
     }
 }
 
@@ -350,12 +358,12 @@ fn a_flood_of_packed_requests_on_many_connections_is_served_as_ever_and_read_no_
         let first: Vec<_> = first.take(4).collect();
         println!("missed first: {first:?}; {}", told(&mut listener));
         let in_real_time = !daemon.stderr().contains("no real-time priority");
-        assert!(!in_real_time || missed * 50 <= outcomes.len(), "{missed} of {} missed", outcomes.len());
         listener.kept_or_told("brake", missed == 0, &missed);
+        seldom(&mut listener, "brake", in_real_time, (missed, outcomes.len()));
         // A tenth for what is in vain; what is answered, and the promised stream, take some more.
-        assert!(read < 0.25, "{read:.2} of a core");
+        listener.kept_or_told("small", read < 0.25, &read);
         // Each time that another connection gets its turn, what is old in its socket comes first.
         let least = if connections == 1 { 0.75 } else { 0.5 };
-        assert!(flooded >= least * alone, "{flooded:.1} a second, {alone:.1} alone");
+        listener.kept_or_told("small", flooded >= least * alone, &(flooded, alone));
     }
 }
