@@ -47,7 +47,7 @@ impl Load {
 }
 
 /// Streams that demand the same.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Class {
     digest: u64,
     spec: Arc<StreamSpec>,
@@ -62,7 +62,7 @@ impl Class {
 }
 
 /// See the module. Nothing is linear in the streams, only in those that differ.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LoadLedger {
     classes: Vec<Class>,
     /// Rises with each stream that comes and demands something.

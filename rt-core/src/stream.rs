@@ -160,7 +160,7 @@ pub(crate) struct Suspended {
 }
 
 /// The scheduler's record of one stream.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
     pub(crate) spec: Arc<StreamSpec>,

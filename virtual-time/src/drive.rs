@@ -1,6 +1,7 @@
 //! One way through virtual time: a policy, a clock that jumps, and workers that take the time they are given.
 
 use std::collections::VecDeque;
+use std::iter::Peekable;
 
 use rt_core::{Alarm, Instant, MissReason, Outcome, Span, Transition, WorkerId};
 use serde::Serialize;
@@ -107,35 +108,17 @@ pub fn drive(
     service: impl FnMut(WorkerId, usize, Span) -> Span,
     observer: &mut impl Observer,
 ) -> Result<(), Backwards> {
-    let busy = vec![None; policy.workers()];
-    Driver {
-        policy,
-        service,
-        observer,
-        now: Instant::ZERO,
-        latest: Instant::ZERO,
-        wake: None,
-        busy,
-        finish: None,
-        open: VecDeque::new(),
-        settled: 0,
-        batches: 0,
-        sequence: Vec::new(),
-    }
-    .drive(arrivals.into_iter(), order)
+    let (mut walk, mut arrivals) = (Walk::new(policy), arrivals.into_iter().peekable());
+    let mut driver = Driver { walk: &mut walk, service, observer };
+    while driver.step(&mut arrivals, order)? {}
+    driver.give_up();
+    Ok(())
 }
 
-/// A worker at work.
-#[derive(Clone, Copy, Debug)]
-struct Busy {
-    start: Instant,
-    finish: Instant,
-}
-
-struct Driver<'a, P, S, O> {
-    policy: &'a mut P,
-    service: S,
-    observer: &'a mut O,
+/// A policy under way through virtual time: what is open, and when something happens next. A copy goes on by itself.
+#[derive(Clone, Debug)]
+pub struct Walk<P> {
+    policy: P,
     now: Instant,
     /// The latest arrival.
     latest: Instant,
@@ -152,60 +135,117 @@ struct Driver<'a, P, S, O> {
     sequence: Vec<u64>,
 }
 
-impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_, P, S, O> {
-    fn drive(
-        &mut self,
-        mut arrivals: impl Iterator<Item = (Instant, usize)>,
-        order: Order,
-    ) -> Result<(), Backwards> {
-        let each = order != Order::Together;
-        let mut arrival = arrivals.next();
-        loop {
-            let next = earlier(self.finish, self.wake);
-            let next = next.filter(|_| arrival.is_some() || !self.open.is_empty());
-            let Some(now) = earlier(next, arrival.map(|(at, _)| at)) else { break };
-            // Arrivals that go back are told below.
-            let now = now.max(self.now);
-            self.now = now;
-            if order != Order::ArrivalsFirst {
-                self.complete(each);
-            }
-            while let Some((at, stream)) = arrival.filter(|&(at, _)| at <= now) {
-                if at < self.latest {
-                    let index = self.settled + self.open.len() as u64;
-                    return Err(Backwards { index, at, before: self.latest });
-                }
-                self.latest = at;
-                self.arrive(stream);
-                if each {
-                    self.poll();
-                }
-                arrival = arrivals.next();
-            }
-            if order == Order::ArrivalsFirst {
-                self.complete(each);
-            }
-            self.poll();
+impl<P: Policy> Walk<P> {
+    /// `policy` before anything has come to it.
+    #[must_use]
+    pub fn new(policy: P) -> Self {
+        Self {
+            busy: vec![None; policy.workers()],
+            policy,
+            now: Instant::ZERO,
+            latest: Instant::ZERO,
+            wake: None,
+            finish: None,
+            open: VecDeque::new(),
+            settled: 0,
+            batches: 0,
+            sequence: Vec::new(),
         }
-        for token in self.settled..self.settled + self.open.len() as u64 {
+    }
+
+    /// Until when it has come.
+    pub const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The requests that are not told yet, and how they ended if they did, in the order in which they came.
+    pub fn open(&self) -> impl Iterator<Item = (&Request, bool)> {
+        self.open.iter().map(|(request, ended)| (request, *ended))
+    }
+
+    /// On to the next instant at which something happens, as [`drive`] does it. Whether there was one.
+    ///
+    /// # Errors
+    /// As [`drive`].
+    pub fn step(
+        &mut self,
+        arrivals: &mut Peekable<impl Iterator<Item = (Instant, usize)>>,
+        order: Order,
+        service: impl FnMut(WorkerId, usize, Span) -> Span,
+        observer: &mut impl Observer,
+    ) -> Result<bool, Backwards> {
+        Driver { walk: self, service, observer }.step(arrivals, order)
+    }
+}
+
+/// A worker at work.
+#[derive(Clone, Copy, Debug)]
+struct Busy {
+    start: Instant,
+    finish: Instant,
+}
+
+struct Driver<'a, P, S, O> {
+    walk: &'a mut Walk<P>,
+    service: S,
+    observer: &'a mut O,
+}
+
+impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_, P, S, O> {
+    fn step(
+        &mut self,
+        arrivals: &mut Peekable<impl Iterator<Item = (Instant, usize)>>,
+        order: Order,
+    ) -> Result<bool, Backwards> {
+        let each = order != Order::Together;
+        let arrival = arrivals.peek().map(|&(at, _)| at);
+        let next = earlier(self.walk.finish, self.walk.wake);
+        let next = next.filter(|_| arrival.is_some() || !self.walk.open.is_empty());
+        let Some(now) = earlier(next, arrival) else { return Ok(false) };
+        // Arrivals that go back are told below.
+        let now = now.max(self.walk.now);
+        self.walk.now = now;
+        if order != Order::ArrivalsFirst {
+            self.complete(each);
+        }
+        while let Some((at, stream)) = arrivals.next_if(|&(at, _)| at <= now) {
+            if at < self.walk.latest {
+                let index = self.walk.settled + self.walk.open.len() as u64;
+                return Err(Backwards { index, at, before: self.walk.latest });
+            }
+            self.walk.latest = at;
+            self.arrive(stream);
+            if each {
+                self.poll();
+            }
+        }
+        if order == Order::ArrivalsFirst {
+            self.complete(each);
+        }
+        self.poll();
+        Ok(true)
+    }
+
+    /// Misses what the policy never decided.
+    fn give_up(&mut self) {
+        for token in self.walk.settled..self.walk.settled + self.walk.open.len() as u64 {
             self.end(End { token, mandatory: false, outcome: Outcome::Missed(MissReason::Expired) });
         }
-        Ok(())
     }
 
     fn arrive(&mut self, stream: usize) {
-        if stream >= self.sequence.len() {
-            self.sequence.resize(stream + 1, 0);
+        if stream >= self.walk.sequence.len() {
+            self.walk.sequence.resize(stream + 1, 0);
         }
-        let (token, seq) = (self.settled + self.open.len() as u64, self.sequence[stream]);
-        self.sequence[stream] += 1;
+        let (token, seq) = (self.walk.settled + self.walk.open.len() as u64, self.walk.sequence[stream]);
+        self.walk.sequence[stream] += 1;
         // The outcome is overwritten when it ends, as every request does.
-        let (outcome, now) = (Outcome::Served, self.now);
+        let (outcome, now) = (Outcome::Served, self.walk.now);
         let (batch, worker, variant) = (None, None, 0);
         let (arrival, ended, mandatory) = (now, now, false);
         let request = Request { stream, seq, arrival, mandatory, outcome, ended, batch, worker, variant };
-        self.open.push_back((request, false));
-        if let Some(end) = self.policy.arrive(now, stream, token) {
+        self.walk.open.push_back((request, false));
+        if let Some(end) = self.walk.policy.arrive(now, stream, token) {
             self.end(end);
         }
     }
@@ -213,7 +253,7 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
     /// Ends all batches that are due by now; the policy decides after `each`, or later.
     #[inline]
     fn complete(&mut self, each: bool) {
-        if self.finish.is_some_and(|finish| finish <= self.now) {
+        if self.walk.finish.is_some_and(|finish| finish <= self.walk.now) {
             self.complete_due(each);
         }
         if each {
@@ -223,31 +263,34 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
 
     #[inline(never)]
     fn complete_due(&mut self, each: bool) {
-        for worker in 0..self.busy.len() {
-            if let Some(Busy { start, finish }) = self.busy[worker]
-                && finish <= self.now
+        for worker in 0..self.walk.busy.len() {
+            if let Some(Busy { start, finish }) = self.walk.busy[worker]
+                && finish <= self.walk.now
             {
-                self.busy[worker] = None;
-                self.policy.complete(self.now, worker, finish.since(start));
+                self.walk.busy[worker] = None;
+                self.walk.policy.complete(self.walk.now, worker, finish.since(start));
                 if each {
                     self.poll();
                 }
             }
         }
-        self.finish = self.busy.iter().flatten().map(|busy| busy.finish).min();
+        self.walk.finish = self.walk.busy.iter().flatten().map(|busy| busy.finish).min();
     }
 
     /// Carries out all that is to be done now.
     fn poll(&mut self) {
         loop {
-            match self.policy.poll(self.now) {
+            match self.walk.policy.poll(self.walk.now) {
                 Step::Start { worker } => self.start(worker),
                 Step::End(end) => self.end(end),
-                Step::SafeMode(transition) => self.observer.safe_mode(self.now, transition),
-                Step::Suspension { stream, alarm } => self.observer.suspension(self.now, stream, alarm),
+                Step::SafeMode(transition) => self.observer.safe_mode(self.walk.now, transition),
+                Step::Suspension { stream, alarm } => self.observer.suspension(self.walk.now, stream, alarm),
                 Step::Wait { until } => {
-                    debug_assert!(until.is_none_or(|wake| wake > self.now), "a wake-up that is due already");
-                    self.wake = until;
+                    debug_assert!(
+                        until.is_none_or(|wake| wake > self.walk.now),
+                        "a wake-up that is due already"
+                    );
+                    self.walk.wake = until;
                     return;
                 }
             }
@@ -255,28 +298,29 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
     }
 
     fn start(&mut self, worker: WorkerId) {
-        let (mut size, variant) = (0, self.policy.variant(worker));
-        for token in self.policy.batch(worker) {
-            let request = &mut self.open[(token - self.settled) as usize].0;
-            (request.batch, request.worker, request.variant) = (Some(self.batches), Some(worker), variant);
+        let (mut size, variant) = (0, self.walk.policy.variant(worker));
+        for token in self.walk.policy.batch(worker) {
+            let request = &mut self.walk.open[(token - self.walk.settled) as usize].0;
+            (request.batch, request.worker, request.variant) =
+                (Some(self.walk.batches), Some(worker), variant);
             size += 1;
         }
-        let start = self.now;
-        let finish = start + (self.service)(worker, size, self.policy.bound(worker));
-        self.busy[worker] = Some(Busy { start, finish });
-        self.finish = earlier(self.finish, Some(finish));
-        self.batches += 1;
+        let start = self.walk.now;
+        let finish = start + (self.service)(worker, size, self.walk.policy.bound(worker));
+        self.walk.busy[worker] = Some(Busy { start, finish });
+        self.walk.finish = earlier(self.walk.finish, Some(finish));
+        self.walk.batches += 1;
         self.observer.batch(&Batch { worker, variant, size, start, finish });
     }
 
     fn end(&mut self, End { token, mandatory, outcome }: End) {
-        let (request, ended) = &mut self.open[(token - self.settled) as usize];
+        let (request, ended) = &mut self.walk.open[(token - self.walk.settled) as usize];
         *ended = true;
-        (request.mandatory, request.outcome, request.ended) = (mandatory, outcome, self.now);
-        while let Some((request, true)) = self.open.front() {
+        (request.mandatory, request.outcome, request.ended) = (mandatory, outcome, self.walk.now);
+        while let Some((request, true)) = self.walk.open.front() {
             self.observer.request(request);
-            self.settled += 1;
-            self.open.pop_front();
+            self.walk.settled += 1;
+            self.walk.open.pop_front();
         }
     }
 }

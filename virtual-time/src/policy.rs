@@ -67,3 +67,36 @@ pub trait Policy {
         0
     }
 }
+
+impl<P: Policy> Policy for &mut P {
+    fn workers(&self) -> usize {
+        (**self).workers()
+    }
+
+    #[inline]
+    fn arrive(&mut self, now: Instant, stream: usize, token: u64) -> Option<End> {
+        (**self).arrive(now, stream, token)
+    }
+
+    #[inline]
+    fn complete(&mut self, now: Instant, worker: WorkerId, time: Span) {
+        (**self).complete(now, worker, time);
+    }
+
+    #[inline]
+    fn poll(&mut self, now: Instant) -> Step {
+        (**self).poll(now)
+    }
+
+    fn batch(&self, worker: WorkerId) -> impl Iterator<Item = u64> + '_ {
+        (**self).batch(worker)
+    }
+
+    fn bound(&self, worker: WorkerId) -> Span {
+        (**self).bound(worker)
+    }
+
+    fn variant(&self, worker: WorkerId) -> usize {
+        (**self).variant(worker)
+    }
+}

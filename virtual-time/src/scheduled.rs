@@ -7,7 +7,7 @@ use rt_core::{
 use crate::policy::{End, Policy, Step};
 
 /// A scheduler and its streams. Every batch is run as it says, and none fails.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Scheduled {
     scheduler: Scheduler,
     streams: Vec<StreamId>,

@@ -32,7 +32,7 @@ impl Entry {
 ///
 /// Only requests that were taken in need a place; those refused at once are counted in the place of the
 /// next one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct OutcomeLog {
     pub(crate) monitor: OutcomeMonitor,
     /// Of each request taken in since the oldest open one. As long as a power of two, of which so many `places` are used.
@@ -172,7 +172,7 @@ impl OutcomeLog {
 }
 
 /// Room for the logs of streams that come from another scheduler; then what they had before.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SpareLogs {
     /// By the power of two that is their length: logs, and how many have been exchanged.
     sizes: Vec<(Vec<Box<[Entry]>>, usize)>,

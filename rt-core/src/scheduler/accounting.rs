@@ -19,7 +19,7 @@ const RESERVED_EVENTS: usize = 8;
 const WARNING_INTERVAL: Span = Span::from_millis(1_000);
 
 /// What `poll` has yet to tell.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Told {
     pub(super) resolved: VecDeque<Resolution>,
     pub(super) events: VecDeque<Event>,

@@ -85,7 +85,7 @@ struct Row {
 }
 
 /// Forms batches; see the module. The last plan is read off by [`BatchPlanner::carry_out`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct BatchPlanner {
     /// Of each class, the fates of those that wait, from the first on, where they are chosen one by one; then come those of
     /// its row, and all others wait on.
@@ -96,7 +96,7 @@ pub(crate) struct BatchPlanner {
 }
 
 /// By the place of a stream, and the turns that were taken.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Claims {
     of: Vec<Claim>,
     turns: u64,

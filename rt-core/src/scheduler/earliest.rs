@@ -9,7 +9,7 @@ use crate::time::Instant;
 /// A knock-out tournament of numbers (of workers by when they are due, of streams by when they may send), in which the
 /// earliest of four instants wins. A change is played on only as long as it changes who wins: at most logarithmic, and mostly
 /// one round. None of the calls allocates but [`Earliest::resize`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Earliest {
     /// The end of time if no number is there.
     winner: Instant,

@@ -71,7 +71,7 @@ pub use types::{
 ///    given back, to be dropped where nobody waits.
 ///
 /// None of the calls of 1 to 3 allocates, and none is linear in workers or streams unless a promise has been broken.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Scheduler {
     config: SchedulerConfig,
     /// How long a request is unanswered at most, while all is as declared.

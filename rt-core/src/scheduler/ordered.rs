@@ -14,7 +14,7 @@ use crate::time::Instant;
 const GAP: u64 = u64::MAX;
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ordered {
     /// With gaps, which keep their deadlines; the first and the last are none.
     places: VecDeque<Request>,

@@ -18,7 +18,7 @@ pub(crate) use kind::Kind;
 pub(crate) use worker::{State, Worker};
 
 /// All workers of a scheduler.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Pool {
     kinds: Box<[Kind]>,
     /// Kinds by the time of a full batch, the first of equals first.

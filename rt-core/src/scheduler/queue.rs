@@ -18,7 +18,7 @@ pub(crate) const OPTIONAL: usize = Class::Optional as usize;
 pub(crate) type Classes<T> = [T; 3];
 
 /// Requests that wait, at most as many as there is room for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     classes: Classes<Ordered>,
     len: usize,

@@ -7,7 +7,7 @@ use crate::select::{BatchView, SelectError, SelectTables, Selector};
 use crate::time::{Instant, Span};
 
 /// Who selects.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Selection {
     selector: Option<Selector>,
 }

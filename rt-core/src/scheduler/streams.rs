@@ -60,7 +60,7 @@ impl Retired {
 }
 
 /// The streams of a scheduler, each in its place.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Streams {
     places: Vec<Option<Box<Stream>>>,
     /// Places that are free.

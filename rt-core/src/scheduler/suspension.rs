@@ -20,7 +20,7 @@ use crate::stream::{StreamId, Suspended};
 use crate::time::Instant;
 
 /// The streams whose promise is suspended, or whose present state has not been announced.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Suspensions {
     listed: Vec<u16>,
     /// How many are suspended.

@@ -18,7 +18,7 @@ use super::carry_in::CarryIn;
 use crate::time::Span;
 
 /// See the module. Nothing is tolerated before anything is promised.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Tolerance {
     /// What admission leaves.
     admitted: Span,

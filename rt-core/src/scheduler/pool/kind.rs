@@ -10,7 +10,7 @@ use crate::time::{Instant, Span};
 use crate::workers::Workers;
 
 /// Workers that are alike: what they are, who is free, and who is due when.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Kind {
     pub(crate) workers: Workers,
     /// `P`, the time of a full batch.

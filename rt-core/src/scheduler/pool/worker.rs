@@ -19,7 +19,7 @@ pub(crate) enum State {
 }
 
 /// One worker, and the batch that it runs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Worker {
     pub(super) kind: usize,
     pub(crate) state: State,
