@@ -17,6 +17,7 @@ pub mod measure;
 pub mod pipeline;
 pub mod policy;
 pub mod process;
+pub mod rare;
 mod record;
 mod refute;
 mod replay;

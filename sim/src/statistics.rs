@@ -38,7 +38,7 @@ impl Estimate {
         }
         let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
         let error = (squares / (n - 1) as f64 / n as f64).sqrt();
-        Self { mean, half_width: quantile(n - 1) * error, n }
+        Self { mean, half_width: student(n - 1, 0.95) * error, n }
     }
 
     /// The lower and the upper end of the interval.
@@ -66,9 +66,10 @@ impl fmt::Display for Estimate {
     }
 }
 
-/// The 97.5 % quantile of Student's distribution.
-fn quantile(freedom: usize) -> f64 {
-    StudentsT::new(0.0, 1.0, freedom as f64).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
+/// How many standard errors lie within an interval of that `confidence`, above 0 and below 1, on each side: Student's.
+pub(crate) fn student(freedom: usize, confidence: f64) -> f64 {
+    let below = f64::midpoint(1.0, confidence);
+    StudentsT::new(0.0, 1.0, freedom as f64).map_or(f64::INFINITY, |t| t.inverse_cdf(below))
 }
 
 #[cfg(test)]
@@ -93,7 +94,11 @@ mod tests {
             (10_000, 1.960),
         ];
         for (freedom, t) in table {
-            assert!((quantile(freedom) - t).abs() < 0.0006, "{freedom}: {} is not {t}", quantile(freedom));
+            assert!(
+                (student(freedom, 0.95) - t).abs() < 0.0006,
+                "{freedom}: {} is not {t}",
+                student(freedom, 0.95)
+            );
         }
     }
 

@@ -1,7 +1,6 @@
 //! One way through virtual time: a policy, a clock that jumps, and workers that take the time they are given.
 
 use std::collections::VecDeque;
-use std::iter::Peekable;
 
 use rt_core::{Alarm, Instant, MissReason, Outcome, Span, Transition, WorkerId};
 use serde::Serialize;
@@ -108,9 +107,10 @@ pub fn drive(
     service: impl FnMut(WorkerId, usize, Span) -> Span,
     observer: &mut impl Observer,
 ) -> Result<(), Backwards> {
-    let (mut walk, mut arrivals) = (Walk::new(policy), arrivals.into_iter().peekable());
+    let (mut walk, mut arrivals) = (Walk::new(policy), arrivals.into_iter());
+    let mut next = arrivals.next();
     let mut driver = Driver { walk: &mut walk, service, observer };
-    while driver.step(&mut arrivals, order)? {}
+    while driver.step(&mut next, &mut arrivals, order)? {}
     driver.give_up();
     Ok(())
 }
@@ -163,18 +163,20 @@ impl<P: Policy> Walk<P> {
         self.open.iter().map(|(request, ended)| (request, *ended))
     }
 
-    /// On to the next instant at which something happens, as [`drive`] does it. Whether there was one.
+    /// On to the next instant at which something happens, as [`drive`] does it; `next` is the next arrival, and `arrivals` are
+    /// those behind it. Whether there was one.
     ///
     /// # Errors
     /// As [`drive`].
     pub fn step(
         &mut self,
-        arrivals: &mut Peekable<impl Iterator<Item = (Instant, usize)>>,
+        next: &mut Option<(Instant, usize)>,
+        arrivals: &mut impl Iterator<Item = (Instant, usize)>,
         order: Order,
         service: impl FnMut(WorkerId, usize, Span) -> Span,
         observer: &mut impl Observer,
     ) -> Result<bool, Backwards> {
-        Driver { walk: self, service, observer }.step(arrivals, order)
+        Driver { walk: self, service, observer }.step(next, arrivals, order)
     }
 }
 
@@ -194,21 +196,21 @@ struct Driver<'a, P, S, O> {
 impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_, P, S, O> {
     fn step(
         &mut self,
-        arrivals: &mut Peekable<impl Iterator<Item = (Instant, usize)>>,
+        arrival: &mut Option<(Instant, usize)>,
+        arrivals: &mut impl Iterator<Item = (Instant, usize)>,
         order: Order,
     ) -> Result<bool, Backwards> {
         let each = order != Order::Together;
-        let arrival = arrivals.peek().map(|&(at, _)| at);
         let next = earlier(self.walk.finish, self.walk.wake);
         let next = next.filter(|_| arrival.is_some() || !self.walk.open.is_empty());
-        let Some(now) = earlier(next, arrival) else { return Ok(false) };
+        let Some(now) = earlier(next, arrival.map(|(at, _)| at)) else { return Ok(false) };
         // Arrivals that go back are told below.
         let now = now.max(self.walk.now);
         self.walk.now = now;
         if order != Order::ArrivalsFirst {
             self.complete(each);
         }
-        while let Some((at, stream)) = arrivals.next_if(|&(at, _)| at <= now) {
+        while let Some((at, stream)) = arrival.filter(|&(at, _)| at <= now) {
             if at < self.walk.latest {
                 let index = self.walk.settled + self.walk.open.len() as u64;
                 return Err(Backwards { index, at, before: self.walk.latest });
@@ -218,6 +220,7 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
             if each {
                 self.poll();
             }
+            *arrival = arrivals.next();
         }
         if order == Order::ArrivalsFirst {
             self.complete(each);

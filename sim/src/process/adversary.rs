@@ -38,6 +38,10 @@ impl Adversary {
         Self { pacer: Pacer::owned(curve.clone()), burst, left: burst, from: 0, draws }
     }
 
+    pub(super) fn reseed(&mut self, draws: Draws) {
+        self.draws = draws;
+    }
+
     pub(super) fn next(&mut self) -> Option<Instant> {
         if self.left == 0 {
             self.pause();

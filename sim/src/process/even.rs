@@ -54,6 +54,10 @@ impl Jittered {
         Self { due: Some(Ticks::ZERO), period, jitter, late: BinaryHeap::new(), draws }
     }
 
+    pub(super) fn reseed(&mut self, draws: Draws) {
+        self.draws = draws;
+    }
+
     pub(super) fn next(&mut self) -> Option<Instant> {
         while let Some(due) = self.due {
             if self.late.peek().is_some_and(|&Reverse(first)| first <= due.instant()) {

@@ -67,6 +67,9 @@ impl Process {
                 rates("states", ".rate", states.iter().map(|state| state.rate))
             }
             Self::Trace(trace) => check_trace(trace),
+            Self::Resampled { trace, row } => {
+                within("row", *row, 1.0, MAX_COUNT as f64).and_then(|()| check_trace(trace))
+            }
             Self::Rates { interval, .. } if *interval == Span::ZERO => {
                 Err(ProcessError::new("interval", interval, "1 ns at least"))
             }

@@ -43,7 +43,7 @@ use draws::{Draws, Gamma};
 use even::{Even, Jittered};
 use phases::Phases;
 use playback::Playback;
-use renewal::{Gaps, Renewal};
+use renewal::{Gaps, Renewal, Rows};
 
 /// How the requests of one stream come. Rates are set apart from shape: one process can be had at many rates.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +85,14 @@ pub enum Process {
     /// 0, and again one mean gap after the last: repeated, the trace keeps its mean rate. At its [`own
     /// rate`](Process::own_rate) it plays as recorded, to the nanosecond for 104 days.
     Trace(Arc<[Instant]>),
+    /// Rows of the gaps of a recorded trace, each from a random place on: the stationary bootstrap (Politis and Romano
+    /// 1994). What comes within a row is as it was recorded; rows are independent, and their lengths geometric.
+    Resampled {
+        /// Two instants at least, in order, not all one.
+        trace: Arc<[Instant]>,
+        /// The mean length of a row in requests, in `1..=MAX_COUNT`.
+        row: f64,
+    },
     /// A Poisson process that follows a series of rates, repeated when it ends. The rates are scaled so that their
     /// mean is `rate`; times are not.
     Rates {
@@ -127,7 +135,7 @@ impl Process {
         self.check().ok()?;
         match self {
             Self::Adversarial(curve) => Some(curve.rate_per_s()),
-            Self::Trace(trace) => playback::mean_rate(trace),
+            Self::Trace(trace) | Self::Resampled { trace, .. } => playback::mean_rate(trace),
             Self::Rates { rates, .. } => Some(rates.iter().sum::<f64>() / rates.len() as f64),
             _ => None,
         }
@@ -143,7 +151,7 @@ impl Process {
     /// `MAX_SWITCHES` of them from one request to the next on average.
     pub fn arrivals(&self, rate_per_s: f64, seed: u64) -> Result<Source, ProcessError> {
         self.check()?;
-        let draws = Draws::new(seed);
+        let mut draws = Draws::new(seed);
         let mean = if let Self::Adversarial(_) = self { 1.0 } else { limits::period(rate_per_s)? };
         let period = limits::ticks("1/rate", mean)?;
         let kind = match self {
@@ -159,6 +167,10 @@ impl Process {
             Self::Poisson => Kind::Renewal(Renewal::new(mean, Gaps::Exponential, draws)),
             Self::Gamma { shape } => {
                 Kind::Renewal(Renewal::new(mean, Gaps::Gamma(Gamma::new(*shape)), draws))
+            }
+            Self::Resampled { trace, row } => {
+                let rows = Rows::new(trace, *row, &mut draws);
+                Kind::Renewal(Renewal::new(mean, Gaps::Recorded(rows), draws))
             }
             Self::MarkovModulated { states } => {
                 Kind::Phases(Phases::new(limits::modulated(states, mean)?, draws))
@@ -176,6 +188,20 @@ impl Process {
             }
         };
         Ok(Source(kind))
+    }
+}
+
+impl Source {
+    /// Whatever is random from now on is drawn from another seed. The arrivals of a source without randomness stay as they are.
+    pub(crate) fn reseed(&mut self, seed: u64) {
+        let draws = Draws::new(seed);
+        match &mut self.0 {
+            Kind::Jittered(jittered) => jittered.reseed(draws),
+            Kind::Renewal(renewal) => renewal.reseed(draws),
+            Kind::Phases(phases) => phases.reseed(draws),
+            Kind::Adversary(adversary) => adversary.reseed(draws),
+            Kind::Even(_) | Kind::Playback(_) | Kind::Ended => {}
+        }
     }
 }
 

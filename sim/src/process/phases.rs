@@ -69,6 +69,10 @@ impl Phases {
         phases
     }
 
+    pub(super) fn reseed(&mut self, draws: Draws) {
+        self.draws = draws;
+    }
+
     pub(super) fn next(&mut self) -> Option<Instant> {
         let mut work = self.draws.exponential();
         loop {

@@ -1,4 +1,6 @@
-//! Arrivals with independent gaps of one distribution.
+//! Arrivals with gaps of one distribution, independent or in recorded rows.
+
+use std::sync::Arc;
 
 use rt_core::Instant;
 
@@ -6,10 +8,38 @@ use super::draws::{Draws, Gamma};
 use super::ticks::Ticks;
 
 /// The gaps, as multiples of their mean.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Gaps {
     Exponential,
     Gamma(Gamma),
+    Recorded(Rows),
+}
+
+/// Rows of recorded gaps, of a mean length, each from a random place on: the stationary bootstrap.
+#[derive(Clone, Debug)]
+pub(super) struct Rows {
+    gaps: Arc<[f64]>,
+    length: f64,
+    at: usize,
+}
+
+impl Rows {
+    /// Of instants in order that are not all one; `length` is 1 at least.
+    pub(super) fn new(trace: &[Instant], length: f64, draws: &mut Draws) -> Self {
+        let gaps = trace.windows(2).map(|pair| pair[1].since(pair[0]).as_nanos() as f64);
+        let mean = gaps.clone().sum::<f64>() / (trace.len() - 1) as f64;
+        let gaps: Arc<[f64]> = gaps.map(|gap| gap / mean).collect();
+        let at = draws.below(gaps.len() as u64) as usize;
+        Self { gaps, length, at }
+    }
+
+    fn draw(&mut self, draws: &mut Draws) -> f64 {
+        let gap = self.gaps[self.at];
+        let ends = draws.unit() * self.length <= 1.0;
+        let next = if ends { draws.below(self.gaps.len() as u64) as usize } else { self.at + 1 };
+        self.at = next % self.gaps.len();
+        gap
+    }
 }
 
 /// A renewal process; the first request comes one gap after 0.
@@ -27,11 +57,16 @@ impl Renewal {
         Self { now: Ticks::ZERO, mean, gaps, draws }
     }
 
+    pub(super) fn reseed(&mut self, draws: Draws) {
+        self.draws = draws;
+    }
+
     #[inline]
     pub(super) fn next(&mut self) -> Option<Instant> {
-        let gap = match &self.gaps {
+        let gap = match &mut self.gaps {
             Gaps::Exponential => self.draws.exponential(),
             Gaps::Gamma(gamma) => gamma.draw(&mut self.draws),
+            Gaps::Recorded(rows) => rows.draw(&mut self.draws),
         };
         self.now = self.now.after(Ticks::of_nanos(gap * self.mean)?)?;
         Some(self.now.instant())
@@ -60,7 +95,7 @@ mod tests {
     fn fits(shape: f64, gaps: Gaps) {
         let n = 400_000;
         for seed in 0..4 {
-            let (mean, variation) = moments(gaps, seed, n);
+            let (mean, variation) = moments(gaps.clone(), seed, n);
             let (c, root) = (1.0 / shape.sqrt(), (n as f64).sqrt());
             assert!((mean - 1.0).abs() < 5.0 * c / root + 1e-6, "{shape}: mean {mean}");
             let deviation = c * ((1.0 + 1.0 / shape) / 2.0).sqrt() / root;

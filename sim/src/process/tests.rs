@@ -33,6 +33,11 @@ fn trace(nanos: &[u64]) -> Process {
     Process::Trace(nanos.iter().map(|&nanos| at(nanos)).collect())
 }
 
+/// Of three gaps of 1 and one of 97.
+fn resampled() -> Process {
+    Process::Resampled { trace: [0, 1, 2, 3, 100].map(at).into(), row: 5.0 }
+}
+
 fn all() -> Vec<Process> {
     vec![
         Process::Constant,
@@ -46,6 +51,7 @@ fn all() -> Vec<Process> {
         Process::Adversarial(samples::window(4, 4_000_000)),
         trace(&[5, 5, 9, 100, 1_000]),
         series(&[3.0, 0.0, 8.0], 100_000_000),
+        resampled(),
     ]
 }
 
@@ -81,6 +87,7 @@ fn arrivals_are_those_of_every_machine_and_release() {
         11_568_200_817,
         9_999_000_000,
         10_116_912_295,
+        9_961_600_000,
     ];
     assert_eq!(found, expected);
 }
@@ -104,6 +111,8 @@ fn the_mean_rate_is_as_asked_for_at_every_rate() {
             Process::Gamma { shape } => (1.0 / shape, 1.0),
             Process::MarkovModulated { .. } => (1.0 + 2.0 * 1.5 * 0.7 * rate, 1.0),
             Process::Rates { .. } => (1.0, 1.0 + 0.3 * rate),
+            // Of the variance of a gap, 2.76, each row of 5 on average has at most as much as twice 5 gaps.
+            Process::Resampled { .. } => (2.76 * 10.0, 1.0),
         };
         let last = sent(process, rate, 3, n)[n - 1].as_nanos() as f64 / 1e9;
         // And what floats round.
@@ -154,7 +163,7 @@ fn ten_million_in_a_row_do_not_drift() {
 #[test]
 fn only_what_has_a_rate_of_its_own_tells_one() {
     let own: Vec<_> = all().iter().filter_map(Process::own_rate).collect();
-    assert_eq!(own, [1_000.0, 4.0 / 995e-9, 11.0 / 3.0]);
+    assert_eq!(own, [1_000.0, 4.0 / 995e-9, 11.0 / 3.0, 4.0 / 100e-9]);
     assert_eq!(series(&[-1.0, 2.0], 1).own_rate(), None);
     assert_eq!(trace(&[1]).own_rate(), None);
 }
