@@ -170,8 +170,8 @@ fn thrown(seed: u64, services: usize, models: usize) -> String {
             time = time * dice.random_range(12..40) / 10;
             accuracy += dice.random_range(0.02..0.15);
         }
-        let period = dice.random_range(8..60);
-        let demand = 1000.0 / f64::from(period) * dice.random_range(0.4..1.1);
+        let period = dice.random_range(8..40);
+        let demand = 1000.0 / f64::from(period) * dice.random_range(0.4..4.0);
         let promise = format!(
             "[[service.stream]]\nname = \"s\"\nconstraints = [{{ any-miss = {{ m = {}, k = 5 }} }}]\n\
              arrivals = [{{ periodic = {{ period = \"{period}ms\", jitter = \"{}ms\" }} }}]\n",
@@ -283,12 +283,12 @@ fn what_does_not_fit_is_said_with_what_does() {
     // Three devices answer 1500 requests a second with the base, 2727 of them before headroom.
     let (fits, fails) = much.factor.expect("a part fits");
     assert!(fits <= 1500.0 / 3300.0 && 1500.0 / 3300.0 <= fails && fails - fits < 0.001, "{fits} {fails}");
-    let burst = ROOM.replace("period = \"5ms\"", "period = \"500us\"");
+    let burst = ROOM.replace("period = \"5ms\"", "period = \"200us\"");
     let much = site(&burst).solve(LIMIT).expect("it is profiled");
     assert_eq!((much.feasible, much.reason), (false, Some(Reason::Promises)));
     let [violated] = &much.violated[..] else { panic!("{:?}", much.violated) };
-    // Half of 2000 requests a second must be served; each device serves 500.
-    assert!(violated.service == "a" && violated.missing > 0.0, "{violated:?}");
+    // Half of 5000 requests a second must be served and each device serves 500: of five or more three are there.
+    assert!(violated.service == "a" && (0.4..0.8).contains(&violated.missing), "{violated:?}");
 }
 
 #[test]
