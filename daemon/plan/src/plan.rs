@@ -34,7 +34,7 @@ pub use select::{TableError, check_tables, inputs, inputs_sha256};
 pub use selection::SelectionPlan;
 pub use stalls::Stalls;
 pub use variants::VariantPlan;
-use variants::times_of;
+pub(crate) use variants::times_of;
 
 /// Who sends more than this part of the certified rate is warned.
 const WARNING_SHARE: f64 = 0.9;

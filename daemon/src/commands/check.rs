@@ -9,6 +9,7 @@ use weir_os::notice;
 use weir_os::pipe::say;
 use weir_plan::config::{Config, ConfigError, Select, ServiceConfig};
 use weir_plan::models::{Running, resolve_models, run_singly, running, try_models};
+use weir_plan::place::measured;
 use weir_plan::plan::{Plan, PlanError, check_tables};
 use weir_plan::profile::{Fingerprint, Profile};
 use weir_plan::text::{tree, warn_of};
@@ -26,7 +27,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut code = 0;
     for file in &args.files {
-        let checked = Config::load(file).map_err(anyhow::Error::from).and_then(|config| {
+        let checked = Config::load_box(file).map_err(anyhow::Error::from).and_then(|whole| {
+            // What may be chosen must do as well as what was.
+            let config = measured(&whole);
             let models = resolve_models(&config)?;
             for Running { config: service, specs: variants, .. } in running(&config, &models) {
                 run_singly(service, variants)?.iter().for_each(|line| say!("{}: {line}", file.display()));
@@ -46,15 +49,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 }
             }
             // What they were made for can be told where this machine has been profiled.
-            let Ok(profile) = Profile::load(&config.daemon.profile) else { return Ok(config) };
-            let plan = Plan::of(&config, models, &profile);
+            let Ok(profile) = Profile::load(&config.daemon.profile) else { return Ok(whole) };
+            if whole.services.iter().any(ServiceConfig::is_open) {
+                return Ok(whole);
+            }
+            let plan = Plan::of(&whole, resolve_models(&whole)?, &profile);
             if !args.no_models {
                 let machine = || profile.fingerprint().differences(&Fingerprint::current());
                 warn_of(&plan.as_ref().map_or_else(|_| machine(), Plan::mismatches));
             }
             match plan {
                 Err(error @ PlanError::Table { .. }) => Err(error.into()),
-                _ => Ok(config),
+                _ => Ok(whole),
             }
         });
         match checked {
@@ -62,6 +68,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 let streams: usize = config.services.iter().map(|s| s.reserved.len()).sum();
                 let services = config.services.len();
                 say!("{}: ok, {services} service(s), {streams} reserved stream(s)", file.display());
+                let open = config.services.iter().filter(|service| service.is_open()).count();
+                if open > 0 {
+                    say!("{}: {open} service(s) are to be placed: run `weir place`", file.display());
+                }
             }
             Err(error) => {
                 notice::say(crate::errors::whole(&error));

@@ -1,6 +1,10 @@
 //! `weir place`: which variant of which service runs on which devices, so that every promise is kept.
 
-use std::path::PathBuf;
+mod boxed;
+mod picture;
+mod told;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,32 +15,55 @@ use weir_os::pipe::say;
 
 /// The least and the longest that the search may take.
 const LIMITS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(86_400));
+/// How long a plan of an abstract problem is looked for, if nobody says.
+const LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Devices, services and what is promised, as JSON; `-` reads it from standard input
+    /// Configuration file whose services say among which models to choose
+    #[arg(required_unless_present = "problem", conflicts_with = "problem", value_name = "BOX")]
+    file: Option<PathBuf>,
+    /// An abstract problem instead, as JSON; `-` reads it from standard input
     #[arg(long, value_name = "FILE")]
-    problem: PathBuf,
-    /// How long to look for a better plan, or for a proof that there is none
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
-    limit: Duration,
-    /// Print the answer as JSON
+    problem: Option<PathBuf>,
+    /// Mean requests a second by service, as JSON; `status` counts what comes to the running daemon
+    #[arg(long, value_name = "FILE", conflicts_with = "problem")]
+    demand: Option<String>,
+    /// Where the configuration goes, with what serves each service; beside BOX
+    #[arg(long, short, value_name = "PATH", conflicts_with = "problem")]
+    output: Option<PathBuf>,
+    /// Draw what keeps each device busy, as SVG
+    #[arg(long, value_name = "FILE", conflicts_with = "problem")]
+    figure: Option<PathBuf>,
+    /// How long to look for a better plan, or for a proof that there is none [default: placement.limit, or 10s for a problem]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    limit: Option<Duration>,
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (least, most) = LIMITS;
-    anyhow::ensure!(
-        (least..=most).contains(&args.limit),
-        "--limit {}: must be from {} to {}",
-        humantime::format_duration(args.limit),
-        humantime::format_duration(least),
-        humantime::format_duration(most)
-    );
-    let text = super::certify::read_text(&args.problem)?;
-    let problem = Problem::parse(&text).with_context(|| args.problem.display().to_string())?;
-    let placed = place(&problem, args.limit)?;
+    if let Some(limit) = args.limit.filter(|limit| !(least..=most).contains(limit)) {
+        anyhow::bail!(
+            "--limit {}: must be from {} to {}",
+            humantime::format_duration(limit),
+            humantime::format_duration(least),
+            humantime::format_duration(most)
+        );
+    }
+    match (&args.file, &args.problem) {
+        (Some(file), _) => boxed::run(args, file),
+        (None, Some(file)) => run_problem(args, file),
+        (None, None) => unreachable!("one of them is required"),
+    }
+}
+
+fn run_problem(args: &Args, file: &Path) -> Result<ExitCode> {
+    let text = super::certify::read_text(file)?;
+    let problem = Problem::parse(&text).with_context(|| file.display().to_string())?;
+    let placed = place(&problem, args.limit.unwrap_or(LIMIT))?;
     let answer = Answer::new(&problem, &placed);
     if args.json {
         say!("{}", serde_json::to_string_pretty(&answer)?);

@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         "--stable is {}, must be above 0, at most 1",
         args.stable
     );
-    let config = Config::load(&args.file)?;
+    let config = weir_plan::place::measured(&Config::load_box(&args.file)?);
     let stop = stop_on_signals()?;
     if args.check {
         let verdict = check::check(&config, args.quick, args.alone, &stop)?;

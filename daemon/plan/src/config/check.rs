@@ -25,6 +25,8 @@ pub(super) struct Check<'a> {
     pub(super) path: &'a Path,
     table: &'a DeTable<'a>,
     problems: RefCell<Problems<'a>>,
+    /// Whether services may leave open what serves them.
+    pub(super) open: bool,
 }
 
 /// Something is wrong, which has been noted.
@@ -50,8 +52,8 @@ pub fn is_name(name: &str) -> bool {
 }
 
 impl<'a> Check<'a> {
-    pub(super) fn new(path: &'a Path, table: &'a DeTable<'a>, problems: Problems<'a>) -> Self {
-        Self { path, table, problems: RefCell::new(problems) }
+    pub(super) fn new(path: &'a Path, table: &'a DeTable<'a>, problems: Problems<'a>, open: bool) -> Self {
+        Self { path, table, problems: RefCell::new(problems), open }
     }
 
     /// All that was found wrong.
@@ -65,6 +67,7 @@ impl<'a> Check<'a> {
         let daemon = self.daemon(raw.daemon);
         let hook = self.hook(&raw.safe_mode.hook, &raw.safe_mode.hook_limit);
         let devices = self.devices(raw.device);
+        let placement = raw.placement.map(|raw| self.placement(raw, daemon.as_ref().ok())).transpose();
         let count = (raw.service.len() + raw.pipeline.len()) as u64;
         let count = self.number("service (how many, with those of pipeline)", count, 1, 16);
         let mut names = HashSet::new();
@@ -72,7 +75,7 @@ impl<'a> Check<'a> {
         let services = all(raw.service.into_iter().enumerate().map(|(i, service)| {
             let at = format!("service[{i}]");
             let named = self.name(&format!("{at}.name"), service.name.clone(), &mut names);
-            let service = self.service(&at, service, beside);
+            let service = self.placed_service(&at, service, beside, placement.as_ref());
             named.and(service)
         }));
         let pipelines = all(raw.pipeline.into_iter().enumerate().map(|(i, pipeline)| {
@@ -83,9 +86,10 @@ impl<'a> Check<'a> {
         }));
         count?;
         let safe_mode = SafeModeConfig { hold: hold?, clean: clean?, latch: raw.safe_mode.latch };
-        let (daemon, hook, devices) = (daemon?, hook?, devices?);
+        let (daemon, hook, devices, placement) = (daemon?, hook?, devices?, placement?);
         let services = [services?, pipelines?].concat();
-        let named = self.all_named(&devices, &services);
+        self.nobody_else(placement.as_ref(), &devices, &services)?;
+        let named = self.all_named(&devices, &services, placement.as_ref());
         self.files(&daemon, &devices, &services).and(named)?;
         Ok(Config {
             path: self.path.to_owned(),
@@ -95,6 +99,7 @@ impl<'a> Check<'a> {
             hook,
             devices,
             services,
+            placement,
         })
     }
 

@@ -40,6 +40,35 @@ pub struct ShareConfig {
     pub weight: f64,
 }
 
+impl DeviceConfig {
+    /// So many workers, of which each may load so many bytes, and what else `said` of them says.
+    pub(super) fn of_class(
+        (name, workers, each): (&str, usize, Option<u64>),
+        cores: Vec<usize>,
+        said: Option<&Self>,
+    ) -> Self {
+        let plain = Self {
+            name: name.to_owned(),
+            workers,
+            cores: Vec::new(),
+            rule: None,
+            in_order: false,
+            ahead: true,
+            max_memory: raw::four_gib(),
+            record: None,
+            gpu: (String::new(), None),
+        };
+        let said = said.cloned().unwrap_or(plain);
+        let max_memory = each.map_or(said.max_memory, |each| Self::memory(workers, each));
+        Self { workers, cores, max_memory, ..said }
+    }
+
+    /// What all workers together may load, if each may load so much.
+    pub fn memory(workers: usize, each: u64) -> u64 {
+        each.saturating_mul(workers as u64).min(1 << 44)
+    }
+}
+
 /// What a service runs on.
 pub(super) struct Place {
     pub(super) share: Option<ShareConfig>,
@@ -87,10 +116,12 @@ impl Check<'_> {
     ) -> Result<Place, Refused> {
         let field = |name: &str| format!("{at}.{name}");
         let Some(named) = &raw.device else {
-            for (name, value) in [
+            // What may be placed on a device may say what it is worth there.
+            let refused = [
                 ("turn", raw.turn.map(|turn| turn.to_string())),
                 ("weight", raw.weight.map(|weight| weight.to_string())),
-            ] {
+            ];
+            for (name, value) in refused.into_iter().filter(|_| !raw.has_candidates()) {
                 if let Some(value) = value {
                     let reason = "only for a service that names a device; remove it";
                     return Err(self.refuse(&field(name), &value, reason));
@@ -158,9 +189,16 @@ impl Check<'_> {
         &self,
         devices: &[DeviceConfig],
         services: &[super::ServiceConfig],
+        placement: Option<&super::PlacementConfig>,
     ) -> Result<(), Refused> {
+        let classes = placement.iter().flat_map(|placement| &placement.classes);
+        // Services may be placed there yet.
+        let waits = |name: &str| self.open && classes.clone().any(|class| class.shared && class.name == name);
         for (i, device) in devices.iter().enumerate() {
             let on = services.iter().filter(|service| service.is_on(i)).count();
+            if on == 0 && waits(&device.name) {
+                continue;
+            }
             if on == 0 {
                 let reason = format!("no service says device = \"{}\"", device.name);
                 return Err(self.refuse(&format!("device[{i}].name"), &format!("{:?}", device.name), reason));

@@ -6,6 +6,7 @@ mod doors;
 mod files;
 mod model;
 mod pipeline;
+mod placement;
 mod places;
 mod raw;
 mod service;
@@ -26,6 +27,7 @@ pub use device::{DeviceConfig, ShareConfig};
 pub use doors::{BusConfig, HookConfig, LONGEST_PATH, MetricsConfig, SOCKET_DRAFT};
 pub use files::{MAX_RECORDED, RECORDING};
 pub use model::{ModelChoice, Select, SimulatedModel};
+pub use placement::{Candidates, ClassConfig, Mode, Models, Placed, PlacementConfig};
 
 /// A checked configuration. Paths are resolved against the folder of the file.
 #[derive(Clone, Debug)]
@@ -41,6 +43,8 @@ pub struct Config {
     /// Workers that services share.
     pub devices: Vec<DeviceConfig>,
     pub services: Vec<ServiceConfig>,
+    /// The devices among which services may be placed.
+    pub placement: Option<PlacementConfig>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -131,6 +135,8 @@ pub struct ServiceConfig {
     /// What computes, for each worker in turn; at least one.
     pub(super) backends: Vec<Backend>,
     pub model: ModelChoice,
+    /// What else may answer, and where: `weir place` chooses.
+    pub candidates: Option<Candidates>,
     /// Which of its variants answers.
     pub select: Select,
     pub deadline: Span,
@@ -218,11 +224,27 @@ impl Config {
     /// Reads and checks the file at `path`.
     ///
     /// # Errors
-    /// If it cannot be read, is no TOML of this shape, or holds a value outside its limits.
+    /// If it cannot be read, is no TOML of this shape, holds a value outside its limits, or leaves open what serves.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text =
-            planner::read_text(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        Self::parse(path, &text)
+        Self::parse(path, &Self::read(path)?)
+    }
+
+    /// The same of a file whose services may leave open what serves them, for `weir place` and what comes before it. Such a
+    /// service has the first of its models on one device until then.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn load_box(path: &Path) -> Result<Self, ConfigError> {
+        Self::checked(path, &Self::read(path)?, true)
+    }
+
+    fn read(path: &Path) -> Result<String, ConfigError> {
+        planner::read_text(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })
+    }
+
+    /// The file as it was read.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// The line at which a field such as `pipeline[0].stage[1].adapter.each` stands, or the innermost table of it that is there.
@@ -230,10 +252,18 @@ impl Config {
         places::line(&self.text, field)
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+    /// Checks `text` as [`Config::load`] does what the file at `path` says.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        Self::checked(path, text, false)
+    }
+
+    fn checked(path: &Path, text: &str, open: bool) -> Result<Self, ConfigError> {
         let mut problems = Problems::new(text);
         let (raw, table) = places::read(text, &mut problems);
-        let check = check::Check::new(path, &table, problems);
+        let check = check::Check::new(path, &table, problems, open);
         let config = raw.and_then(|raw| check.file(raw).ok());
         let problems = check.into_problems();
         match config.filter(|_| problems.is_empty()) {
@@ -320,6 +350,11 @@ impl ServiceConfig {
             stage.after.iter().fold(0, |all, parent| all | 1 << parent | above[parent])
         });
         (0..stage).filter(|&other| above[stage] >> other & 1 == 1).collect()
+    }
+
+    /// Whether the file leaves open what serves it.
+    pub fn is_open(&self) -> bool {
+        self.candidates.as_ref().is_some_and(|candidates| candidates.open)
     }
 
     /// Whether it shares that device, by its place in [`Config::devices`].

@@ -178,7 +178,7 @@ impl Check<'_> {
         Ok(ModelChoice::Simulated { models: models?, input: input? as usize, output: output? as usize })
     }
 
-    fn simulated_model(
+    pub(super) fn simulated_model(
         &self,
         at: &str,
         times: &[raw::SimulatedTime],

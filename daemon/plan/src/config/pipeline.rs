@@ -68,7 +68,12 @@ impl Check<'_> {
                 }
                 _ => Ok(()),
             };
-            let runs = self.runs(&at, stage.runs(), beside)?;
+            let stage = stage.runs();
+            if stage.has_candidates() {
+                let reason = "is not possible in a pipeline, whose stages are not placed: give times";
+                return Err(self.refuse(&format!("{at}.simulated.models"), "(present)", reason));
+            }
+            let runs = self.runs(&at, stage, beside)?;
             once.and(named.and(refused))?;
             if several && !runs.model.is_single() {
                 let reason = "is not possible where a stage has several parents or is a join: no choice is known there that \

@@ -1,6 +1,7 @@
 //! The configuration file as written: every field with its default, nothing checked yet.
 
 mod pipeline;
+mod placement;
 
 use std::path::PathBuf;
 
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{HeldBy, Optimise};
 pub(super) use pipeline::{Pipeline, Stage};
+pub(super) use placement::{Class, Placement, SimulatedCandidate};
 use weir_engine::{Backend, EngineKind, Isolation};
 
 #[derive(Debug, Deserialize)]
@@ -23,6 +25,7 @@ pub(super) struct File {
     pub(super) service: Vec<Service>,
     #[serde(default)]
     pub(super) pipeline: Vec<Pipeline>,
+    pub(super) placement: Option<Placement>,
 }
 
 /// Workers that several services run on.
@@ -52,7 +55,7 @@ fn yes() -> bool {
     true
 }
 
-fn four_gib() -> u64 {
+pub(super) fn four_gib() -> u64 {
     1 << 32
 }
 
@@ -161,6 +164,11 @@ pub(super) struct Service {
     pub(super) gpu: Option<Gpu>,
     pub(super) model: Option<String>,
     pub(super) variants: Vec<String>,
+    /// The models among which `weir place` chooses.
+    pub(super) models: Option<Vec<String>>,
+    pub(super) demand: Option<f64>,
+    pub(super) value: Option<f64>,
+    pub(super) classes: Option<Vec<String>>,
     pub(super) select: Option<Select>,
     pub(super) simulated: Option<Simulated>,
     pub(super) deadline: Option<String>,
@@ -197,6 +205,10 @@ impl Default for Service {
             gpu: None,
             model: None,
             variants: Vec::new(),
+            models: None,
+            demand: None,
+            value: None,
+            classes: None,
             select: None,
             simulated: None,
             deadline: None,
@@ -248,10 +260,14 @@ pub(super) enum Dispatch {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Simulated {
     /// `times[b-1]`: how long a batch of `b` is waited out.
+    #[serde(default)]
     pub(super) times: Vec<SimulatedTime>,
     pub(super) accuracy: Option<f64>,
     #[serde(default)]
     pub(super) variants: Vec<SimulatedVariant>,
+    /// Those among which `weir place` chooses.
+    #[serde(default)]
+    pub(super) models: Vec<SimulatedCandidate>,
     /// Values in and out of one request.
     #[serde(default = "default_values")]
     pub(super) input: u64,

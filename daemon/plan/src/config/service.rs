@@ -82,6 +82,7 @@ impl Check<'_> {
         (devices, daemon): Beside<'_>,
     ) -> Result<Runs, Refused> {
         let field = |name: &str| format!("{at}.{name}");
+        let has_candidates = raw.has_candidates();
         let most = MAX_BATCH as u64;
         let max_batch = match raw.max_batch {
             Some(stated) => self.number(&field("max-batch"), stated, 1, most),
@@ -102,7 +103,10 @@ impl Check<'_> {
             let backends = self.backends(gpu.0, (raw.engine, isolation), gpu.1, daemon)?;
             Ok((place, backends))
         });
-        let model = self.model(at, (raw.engine, raw.model, raw.variants), raw.simulated, raw.select);
+        // What is chosen among models may have variants or none.
+        let alone = raw.variants.is_empty() && raw.simulated.as_ref().is_none_or(|s| s.variants.is_empty());
+        let select = raw.select.filter(|_| !(alone && has_candidates));
+        let model = self.model(at, (raw.engine, raw.model, raw.variants), raw.simulated, select);
         let handover = self.span(&field("handover"), &raw.handover, Span::ZERO);
         let probability = self.probability(&field("probability"), raw.probability);
         built?;
@@ -291,6 +295,7 @@ impl ServiceConfig {
             share: runs.place.share,
             backends: runs.backends,
             model: runs.model,
+            candidates: None,
             select: runs.select,
             deadline: promise.deadline,
             guard: promise.guard,

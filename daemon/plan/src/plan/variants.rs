@@ -41,7 +41,7 @@ impl VariantPlan {
 ///
 /// # Errors
 /// If a time is outside what a plan can count with.
-pub(super) fn times_of(config: &ServiceConfig, entry: &Entry) -> Result<LatencyProfile, PlanError> {
+pub(crate) fn times_of(config: &ServiceConfig, entry: &Entry) -> Result<LatencyProfile, PlanError> {
     // Where nothing is promised no bound is needed beyond the end of the deadline: what takes longer is too late anyway, and
     // sizes that usually do are not served.
     let room = config.deadline.saturating_sub(config.guard);

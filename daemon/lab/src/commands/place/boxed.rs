@@ -1,0 +1,106 @@
+//! `weir place BOX.toml`: the services of a box divided among its devices, and a configuration of that.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+use rt_core::Span;
+use weir_client::blocking::Client;
+use weir_client::status::{Service, Status};
+use weir_os::clock;
+use weir_os::pipe::say;
+use weir_plan::config::Config;
+use weir_plan::place::Site;
+
+use super::Args;
+use super::picture::picture;
+use super::told::Told;
+
+/// How long what comes is counted.
+const COUNTED: Span = Span::from_millis(2_000);
+
+pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
+    let site = Site::new(Config::load_box(file)?)?;
+    let demand = match args.demand.as_deref() {
+        None => BTreeMap::new(),
+        Some("status") => seen(&site)?,
+        Some(path) => {
+            let text = planner::read_text(Path::new(path)).with_context(|| path.to_owned())?;
+            serde_json::from_str(&text)
+                .with_context(|| format!("{path}: must be requests a second by service, as JSON"))?
+        }
+    };
+    let site = site.demanding(&demand)?;
+    if let Some(output) = &args.output {
+        let folder = |path: &Path| path.parent().map(Path::to_owned).unwrap_or_default();
+        let same = |path: &Path| std::fs::canonicalize(Path::new(".").join(folder(path))).ok();
+        ensure!(
+            same(output) == same(file),
+            "--output {}: must be beside {}, whose paths are relative to its folder",
+            output.display(),
+            file.display()
+        );
+    }
+    let limit = args.limit.map_or(site.placement().limit, |limit| Span::from_nanos(limit.as_nanos() as u64));
+    let start = clock::now();
+    let placement = site.solve(limit)?;
+    let took = clock::now().since(start);
+    let told = Told::new(&site, &placement, took, limit)?;
+    if let Some(figure) = &args.figure {
+        planner::write_atomically(figure, picture(&site, &placement).svg().as_bytes())
+            .with_context(|| figure.display().to_string())?;
+    }
+    if let (Some(output), Some(complete)) =
+        (&args.output, placement.complete.as_ref().filter(|_| placement.feasible))
+    {
+        planner::write_atomically(output, complete.text.as_bytes())
+            .with_context(|| output.display().to_string())?;
+    }
+    if args.json {
+        say!("{:#}", serde_json::to_value(&told)?);
+    } else {
+        told.print();
+        match &args.output {
+            Some(output) if placement.feasible => {
+                say!("written to {}", output.display());
+                if site.config().daemon.certificate.is_some() {
+                    say!("it is served with a certificate: run `weir certify {}`", output.display());
+                }
+            }
+            Some(output) => say!("{} is not written", output.display()),
+            None => {}
+        }
+    }
+    Ok(if placement.feasible { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What comes a second to each service that is placed, as the running daemon counts it.
+fn seen(site: &Site) -> Result<BTreeMap<String, f64>> {
+    let mut client = Client::connect(&site.config().daemon.socket)?;
+    let mut counts = || -> Result<(rt_core::Instant, Vec<(String, u64)>)> {
+        let status: Status = serde_json::from_str(&client.status()?).context("the daemon's status")?;
+        Ok((
+            clock::now(),
+            status.services.iter().map(|service| (service.name.clone(), come(service))).collect(),
+        ))
+    };
+    let (start, before) = counts()?;
+    clock::sleep_until(start + COUNTED)?;
+    let (end, after) = counts()?;
+    let seconds = end.since(start).as_secs_f64();
+    let rate = |(name, come): (String, u64)| {
+        let before = before.iter().find(|(of, _)| *of == name).map_or(come, |(_, come)| *come);
+        (name, come.saturating_sub(before) as f64 / seconds)
+    };
+    let placed = |name: &str| {
+        site.config().services.iter().any(|service| service.name == name && service.candidates.is_some())
+    };
+    Ok(after.into_iter().map(rate).filter(|(name, _)| placed(name)).collect())
+}
+
+/// How many requests have come.
+fn come(service: &Service) -> u64 {
+    let missed: u64 = service.missed.values().sum();
+    service.served + missed + service.waiting as u64 + service.running as u64
+}

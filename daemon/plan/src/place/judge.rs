@@ -1,0 +1,170 @@
+//! What can be served as it was chosen: the plan of those that share devices, and the plan of the whole file as it would be served.
+
+use std::collections::HashMap;
+
+use rt_core::{Instant, Span};
+use weir_os::clock;
+
+use super::offers::Offer;
+use super::search::Judge;
+use super::{Complete, PlaceError, Site, Spot, text};
+use crate::config::{Config, Placed, ServiceConfig};
+use crate::plan::Plan;
+
+/// Answers are compared with so many more than there are by rounding.
+const EQUAL: f64 = 1e-9;
+
+/// Judges choices among `offers`, those of each placed service in turn.
+pub(super) struct Certifier<'a> {
+    site: &'a Site,
+    offers: &'a [Vec<Offer>],
+    /// The services that are placed, by their places in the file.
+    services: &'a [usize],
+    /// Demand is so many times what the box says.
+    factor: f64,
+    known: HashMap<(usize, Vec<(usize, usize)>), bool>,
+    /// Whether what is accepted must be certified as a whole file; else nothing is asked of it.
+    whole: bool,
+    pub(super) complete: Option<Complete>,
+    /// Why the last whole file was not accepted.
+    pub(super) refused: Option<PlaceError>,
+    end: Instant,
+}
+
+impl<'a> Certifier<'a> {
+    pub(super) fn new(
+        site: &'a Site,
+        (services, offers): (&'a [usize], &'a [Vec<Offer>]),
+        (factor, whole): (f64, bool),
+        end: Instant,
+    ) -> Self {
+        let (known, complete, refused) = (HashMap::new(), None, None);
+        Self { site, offers, services, factor, known, whole, complete, refused, end }
+    }
+
+    fn plan_of(&self, class: usize, members: &[(usize, usize)]) -> Option<bool> {
+        let of = &self.site.placement.classes[class];
+        let mut config = self.site.config.clone();
+        config.devices = vec![of.as_device(&self.site.config.devices)];
+        config.services.clear();
+        let mut specs = Vec::new();
+        for &(service, pick) in members {
+            let offer = &self.offers[service][pick];
+            let place = self.services[service];
+            let running = self.site.running[place].iter().find(|running| running.class == class)?;
+            let (_, spec) = running.models.iter().find(|(model, _)| *model == offer.placed.models[0])?;
+            config.services.push(self.site.config.services[place].on(of, &offer.placed)?);
+            specs.push(vec![spec.clone()]);
+        }
+        let plan = Plan::of(&config, specs, &self.site.profile).ok()?;
+        let busy = plan.services.iter().zip(members).map(|(plan, &(service, _))| {
+            let demand =
+                self.site.demand[self.services[service]] * self.site.placement.headroom * self.factor;
+            let times = &plan.workers().profile;
+            let each = |batch: usize| times.bound(batch).as_secs_f64() / batch as f64;
+            let sizes = plan.workers().batch..=plan.largest_batch().max(plan.workers().batch);
+            demand * sizes.map(each).fold(f64::INFINITY, f64::min)
+        });
+        Some(busy.sum::<f64>() <= of.devices as f64 * (1.0 + EQUAL))
+    }
+}
+
+impl Judge for Certifier<'_> {
+    fn share(&mut self, class: usize, members: &[(usize, usize)]) -> bool {
+        let key = (class, members.to_vec());
+        if let Some(&known) = self.known.get(&key) {
+            return known;
+        }
+        let holds = self.plan_of(class, members).unwrap_or(false);
+        self.known.insert(key, holds);
+        holds
+    }
+
+    fn accept(&mut self, picks: &[usize]) -> bool {
+        if !self.whole {
+            return true;
+        }
+        let offers = picks.iter().enumerate().map(|(service, &pick)| &self.offers[service][pick]);
+        let spots = self.site.spots(self.services, offers);
+        match self.site.complete(&spots) {
+            Ok(complete) => self.complete = Some(complete),
+            Err(error) => {
+                self.refused = Some(error);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn is_over(&mut self) -> bool {
+        clock::now() > self.end
+    }
+}
+
+/// So long from now.
+pub(super) fn after(span: Span) -> Instant {
+    clock::now() + span
+}
+
+impl Site {
+    /// Where each service of the file is put by these offers, those of `services` in turn; who stays where it is keeps its cores or
+    /// GPUs, as far as it may have so many.
+    pub(super) fn spots<'a>(
+        &self,
+        services: &[usize],
+        offers: impl Iterator<Item = &'a Offer>,
+    ) -> Vec<Option<Spot>> {
+        let mut spots: Vec<Option<Spot>> = vec![None; self.config.services.len()];
+        for (&service, offer) in services.iter().zip(offers) {
+            let (placed, shares, busy) = (offer.placed.clone(), offer.shares.clone(), offer.busy.clone());
+            spots[service] = Some(Spot { placed, units: Vec::new(), accuracy: offer.accuracy, shares, busy });
+        }
+        for (place, class) in self.placement.classes.iter().enumerate() {
+            let gpus = class.gpus.iter().map(|&gpu| gpu as usize);
+            let mut free: Vec<usize> = class.cores.iter().copied().chain(gpus).collect();
+            let mut wanting: Vec<(usize, usize)> = Vec::new();
+            for (service, spot) in spots.iter_mut().enumerate() {
+                let Some(spot) = spot.as_mut().filter(|spot| spot.placed.class == place) else { continue };
+                let there = self.had(&self.config.services[service], place);
+                let kept = there.into_iter().filter(|one| free.contains(one));
+                spot.units = kept.take(spot.placed.devices).collect();
+                free.retain(|one| !spot.units.contains(one));
+                wanting.push((service, spot.placed.devices - spot.units.len()));
+            }
+            for (service, count) in wanting {
+                let count = count.min(free.len());
+                if let Some(spot) = &mut spots[service] {
+                    spot.units.extend(free.drain(..count));
+                }
+            }
+        }
+        spots
+    }
+
+    /// The cores or GPUs of a class that the file gives to a service.
+    fn had(&self, service: &ServiceConfig, class: usize) -> Vec<usize> {
+        let placed = service.candidates.as_ref().and_then(|candidates| candidates.placed.as_ref());
+        let Some(Placed { devices, .. }) = placed.filter(|placed| placed.class == class) else {
+            return Vec::new();
+        };
+        let units = (0..*devices).map(|worker| match service.cores.is_empty() {
+            true => service.backend(worker).device as usize,
+            false => service.cores[worker % service.cores.len()],
+        });
+        let mut units: Vec<usize> = units.collect();
+        units.dedup();
+        units
+    }
+
+    /// The file with each service where it is put, checked and planned as it will be when it is served.
+    ///
+    /// # Errors
+    /// Why it cannot be served so.
+    pub(super) fn complete(&self, spots: &[Option<Spot>]) -> Result<Complete, PlaceError> {
+        let text = text::completed(&self.config, &self.placement, spots)?;
+        let config = Config::parse(&self.config.path, &text)?;
+        let models = crate::models::resolve_models(&config)?;
+        let plan = Plan::of(&config, models, &self.profile)?;
+        Ok(Complete { text, config, plan })
+    }
+}

@@ -1,0 +1,234 @@
+//! Which of its models serves each service, and on which devices, so that every promise is kept and the mean answer is as accurate as
+//! can be: a box's file in, a file that can be served out, which was certified as it will be when it is served.
+
+mod judge;
+mod offers;
+mod search;
+mod solve;
+mod text;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::config::{Config, ConfigError, Placed, PlacementConfig, ServiceConfig, ShareConfig};
+use crate::models::ModelsError;
+use crate::plan::{Plan, PlanError};
+use crate::profile::Profile;
+pub use solve::{PROVEN, Reason};
+
+/// Why nothing can be placed.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    #[error("{0}: lists no [[placement.class]]: nothing is placed by it")]
+    Nothing(String),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Models(#[from] ModelsError),
+    #[error("what was placed is refused: {0}")]
+    Config(#[from] ConfigError),
+    #[error("the file cannot be completed: {0}")]
+    Text(String),
+    #[error("demand of {name} = {value}: {reason}")]
+    Demand { name: String, value: String, reason: String },
+}
+
+/// A box: devices, the services among which they are divided, and how long everything takes there.
+#[derive(Clone, Debug)]
+pub struct Site {
+    config: Config,
+    placement: PlacementConfig,
+    profile: Profile,
+    /// Of each service its mean demand, a second.
+    demand: Vec<f64>,
+    running: Vec<Vec<offers::Running>>,
+}
+
+/// Where a service is put.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spot {
+    pub placed: Placed,
+    /// The cores or GPUs that it has to itself.
+    pub units: Vec<usize>,
+    /// The accuracy of its mean answer, in points.
+    pub accuracy: f64,
+    /// The part of its mean load that each of its models answers.
+    pub shares: Vec<f64>,
+    /// The part of its devices' time that each of its models takes for that, headroom included.
+    pub busy: Vec<f64>,
+}
+
+/// What was found for a box.
+#[derive(Debug)]
+pub struct Placement {
+    /// Whether all demand is served and every promise kept.
+    pub feasible: bool,
+    /// Why not.
+    pub reason: Option<Reason>,
+    /// Of the mean answer, by demand and value, in points.
+    pub accuracy: Option<f64>,
+    /// No plan has more.
+    pub bound: Option<f64>,
+    /// Of each service of the file where it is put; none of those that are not placed.
+    pub spots: Vec<Option<Spot>>,
+    /// The services that run otherwise than the file says.
+    pub changes: Vec<String>,
+    /// What can be served, and what it promises.
+    pub complete: Option<Complete>,
+    /// Of whose promises something is missing, and what part.
+    pub violated: Vec<Violated>,
+    /// The largest part of all demand that fits, and one that does not.
+    pub factor: Option<(f64, f64)>,
+}
+
+/// A service whose promise does not fit.
+#[derive(Clone, Debug, Serialize)]
+pub struct Violated {
+    pub service: String,
+    /// The part of what keeps it that is missing, 0 to 1.
+    pub missing: f64,
+}
+
+/// A configuration that can be served.
+#[derive(Debug)]
+pub struct Complete {
+    pub text: String,
+    pub config: Config,
+    pub plan: Plan,
+}
+
+/// What a service of [`measured`] stands for.
+pub(super) struct Origin {
+    /// The service of the file.
+    pub(super) service: usize,
+    /// The class, and which of its models; none of a service that is not placed.
+    pub(super) on: Option<(usize, Vec<usize>)>,
+}
+
+/// What is to be measured for a file of which `weir place` may choose: every model on each class that may run it, all devices at once.
+/// Of a file of which nothing is chosen, itself.
+#[must_use]
+pub fn measured(config: &Config) -> Config {
+    let Some(placement) = &config.placement else { return config.clone() };
+    let mut all = config.clone();
+    let first = all.devices.len();
+    all.devices.extend(placement.classes.iter().map(|class| class.as_device(&config.devices)));
+    let of = |origin: Origin| {
+        let service = &config.services[origin.service];
+        let Some((class, models)) = origin.on else { return Some(service.clone()) };
+        let placed = Placed { class, devices: 0, models };
+        let on = service.on(&placement.classes[class], &placed)?;
+        let share = on.share.map(|share| ShareConfig { device: first + class, ..share });
+        Some(ServiceConfig { share, ..on })
+    };
+    all.services = origins(config).into_iter().filter_map(of).collect();
+    all
+}
+
+/// What each service of [`measured`] stands for.
+pub(super) fn origins(config: &Config) -> Vec<Origin> {
+    let mut all = Vec::new();
+    for (service, of) in config.services.iter().enumerate() {
+        let Some(candidates) = &of.candidates else {
+            all.push(Origin { service, on: None });
+            continue;
+        };
+        for &class in &candidates.classes {
+            let runs = |&model: &usize| candidates.models.choice(class, &[model]).is_some();
+            let models: Vec<usize> = (0..candidates.models.count()).filter(runs).collect();
+            if !models.is_empty() {
+                all.push(Origin { service, on: Some((class, models)) });
+            }
+        }
+    }
+    all
+}
+
+impl Site {
+    /// The box of a file that was read by [`Config::load_box`], with the times of its profile.
+    ///
+    /// # Errors
+    /// If nothing is placed by it, the profile cannot be read, or a model cannot stand in for another.
+    pub fn new(config: Config) -> Result<Self, PlaceError> {
+        let profile = Profile::load(&config.daemon.profile).map_err(PlanError::from)?;
+        Self::of(config, profile)
+    }
+
+    /// The same with a `profile`.
+    ///
+    /// # Errors
+    /// As [`Site::new`].
+    pub fn of(config: Config, profile: Profile) -> Result<Self, PlaceError> {
+        let Some(placement) = config.placement.clone() else {
+            return Err(PlaceError::Nothing(config.path.display().to_string()));
+        };
+        let running = offers::running(&config)?;
+        let demand = |service: &ServiceConfig| service.candidates.as_ref().map_or(0.0, |of| of.demand);
+        let demand = config.services.iter().map(demand).collect();
+        Ok(Self { config, placement, profile, demand, running })
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The devices.
+    #[must_use]
+    pub fn placement(&self) -> &PlacementConfig {
+        &self.placement
+    }
+
+    /// Of each service of the file its mean demand, a second.
+    #[must_use]
+    pub fn demand(&self) -> &[f64] {
+        &self.demand
+    }
+
+    /// The same box for another demand: of those services that are named.
+    ///
+    /// # Errors
+    /// If there is no such service, or that is no demand.
+    pub fn demanding(mut self, demand: &BTreeMap<String, f64>) -> Result<Self, PlaceError> {
+        for (name, &value) in demand {
+            let wrong =
+                |reason: String| PlaceError::Demand { name: name.clone(), value: value.to_string(), reason };
+            let placed = |of: &ServiceConfig| of.candidates.is_some();
+            let at = self.config.services.iter().position(|of| of.name == *name && placed(of));
+            let Some(at) = at else {
+                let all = self.config.services.iter().filter(|of| placed(of)).map(|of| &*of.name);
+                return Err(wrong(format!(
+                    "no such service is placed ({})",
+                    all.collect::<Vec<_>>().join(", ")
+                )));
+            };
+            if !(0.0..=1e9).contains(&value) {
+                return Err(wrong("must be in 0..=1000000000".to_owned()));
+            }
+            self.demand[at] = value;
+        }
+        Ok(self)
+    }
+
+    /// The same box with one device more of a class, wherever that may be.
+    #[must_use]
+    pub fn with_one_more(&self, class: usize) -> Self {
+        let mut more = self.clone();
+        let of = &mut more.placement.classes[class];
+        *of = of.with_devices(of.devices + 1);
+        more
+    }
+
+    /// The same box where a service is promised nothing.
+    #[must_use]
+    pub fn unpromised(&self, service: usize) -> Self {
+        let mut less = self.clone();
+        less.config.services[service] = less.config.services[service].unpromised();
+        less
+    }
+}
+
+#[cfg(test)]
+mod tests;

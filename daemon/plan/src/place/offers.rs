@@ -1,0 +1,328 @@
+//! The places where a service may run: on which devices, with which of its models, and how accurate its answers are there.
+
+use rt_core::{LatencyProfile, Span};
+use weir_engine::ModelSpec;
+
+use super::search::Item;
+use crate::config::{Config, Placed, PlacementConfig, ServiceConfig};
+use crate::models::resolve_models;
+use crate::plan::{PlanError, ServicePlan, times_of};
+use crate::profile::Profile;
+
+/// Accuracies in points that differ by less are equal.
+const EQUAL: f64 = 1e-9;
+
+/// The models of a service that a class runs.
+#[derive(Clone, Debug)]
+pub(super) struct Running {
+    pub(super) class: usize,
+    /// By their places among those of the service, and what they are.
+    pub(super) models: Vec<(usize, ModelSpec)>,
+}
+
+/// A place where a service may run.
+#[derive(Clone, Debug)]
+pub(super) struct Offer {
+    pub(super) placed: Placed,
+    /// Of the mean answer, in points.
+    pub(super) accuracy: f64,
+    /// The part of its mean load that each of its models answers.
+    pub(super) shares: Vec<f64>,
+    /// The part of its devices' time that each of its models takes for that, headroom included.
+    pub(super) busy: Vec<f64>,
+    /// How many of the shared devices its mean load keeps busy at least.
+    pub(super) load: f64,
+    /// Bytes of its model files.
+    pub(super) bytes: u64,
+    /// What part of what keeps its promise is missing: 0 but where that is looked for.
+    pub(super) missing: f64,
+}
+
+/// How many requests a second a worker answers with a model.
+#[derive(Clone, Copy)]
+struct Pace {
+    model: usize,
+    accuracy: f64,
+    per_s: f64,
+}
+
+/// The models of each service on each class that may run it; none of a service that is not placed.
+///
+/// # Errors
+/// A model that the manifest does not have, and models that cannot stand in for one another.
+pub(super) fn running(config: &Config) -> Result<Vec<Vec<Running>>, PlanError> {
+    let measured = super::measured(config);
+    let specs = resolve_models(&measured)?;
+    let mut all: Vec<Vec<Running>> = vec![Vec::new(); config.services.len()];
+    for (origin, specs) in super::origins(config).into_iter().zip(specs) {
+        if let super::Origin { service, on: Some((class, picks)) } = origin {
+            all[service].push(Running { class, models: picks.into_iter().zip(specs).collect() });
+        }
+    }
+    Ok(all)
+}
+
+/// What offers are made of.
+pub(super) struct Offers<'a> {
+    pub(super) placement: &'a PlacementConfig,
+    pub(super) profile: &'a Profile,
+    /// What a plan is computed for in place of each service of the file.
+    pub(super) service: &'a ServiceConfig,
+    pub(super) running: &'a [Running],
+    /// Mean requests a second that are planned for.
+    pub(super) demand: f64,
+    /// Whether offers that keep only a part of the promise are made too.
+    pub(super) partial: bool,
+}
+
+impl Offers<'_> {
+    /// All that are worth a look: of those with as many devices and as many changes the most accurate.
+    ///
+    /// # Errors
+    /// If the profile lacks a model.
+    pub(super) fn all(&self) -> Result<Vec<Offer>, PlanError> {
+        let mut all = Vec::new();
+        for running in self.running {
+            let class = &self.placement.classes[running.class];
+            // Of equals the first is taken: the most accurate base.
+            for base in (0..running.models.len()).rev() {
+                match class.shared {
+                    true => all.extend(self.shared(running, base)?),
+                    false => all.append(&mut self.dedicated(running, base)?),
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// On the devices of a class that services share.
+    fn shared(&self, running: &Running, base: usize) -> Result<Option<Offer>, PlanError> {
+        let class = &self.placement.classes[running.class];
+        let candidates = self.service.candidates.as_ref().filter(|candidates| candidates.alone.is_none());
+        let (model, spec) = &running.models[base];
+        let placed = Placed { class: running.class, devices: 0, models: vec![*model] };
+        let Some(config) = candidates.and_then(|_| self.service.on(class, &placed)) else { return Ok(None) };
+        let times = self.times(&config, spec)?;
+        let latency = config.deadline.saturating_sub(config.guard);
+        let Some((per_s, _)) = quickest(&times, |time| time <= latency) else { return Ok(None) };
+        Ok(Some(Offer {
+            placed,
+            accuracy: 100.0 * spec.accuracy,
+            shares: vec![1.0],
+            busy: vec![self.demand / per_s / class.devices as f64],
+            load: self.demand / per_s,
+            bytes: spec.file_bytes(),
+            missing: 0.0,
+        }))
+    }
+
+    /// On devices of its own, from one on until more do no good.
+    fn dedicated(&self, running: &Running, base: usize) -> Result<Vec<Offer>, PlanError> {
+        let class = &self.placement.classes[running.class];
+        let best = running.models.last().map_or(0.0, |(_, spec)| 100.0 * spec.accuracy);
+        let there = self.there().is_some_and(|placed| placed.class == running.class);
+        let mut offers: Vec<Offer> = Vec::new();
+        let mut last = (f64::NEG_INFINITY, f64::INFINITY);
+        for devices in 1..=class.devices {
+            for offer in self.on(running, base, devices)? {
+                let better = offer.accuracy > last.0 + EQUAL || offer.missing < last.1;
+                if better {
+                    last = (offer.accuracy.max(last.0), offer.missing.min(last.1));
+                }
+                if better || self.there() == Some(&offer.placed) {
+                    offers.push(offer);
+                }
+            }
+            if last.0 >= best - EQUAL && last.1 == 0.0 && !there {
+                break;
+            }
+        }
+        Ok(offers)
+    }
+
+    /// Where the file has the service.
+    fn there(&self) -> Option<&Placed> {
+        self.service.candidates.as_ref()?.placed.as_ref()
+    }
+
+    /// On so many devices: with the models beside the base that are worth most, and as the file says; none if the promise or the load
+    /// is too much.
+    fn on(&self, running: &Running, base: usize, devices: usize) -> Result<Vec<Offer>, PlanError> {
+        let class = &self.placement.classes[running.class];
+        let (model, spec) = &running.models[base];
+        let placed = |models: Vec<usize>| Placed { class: running.class, devices, models };
+        let Some(config) = self.service.on(class, &placed(vec![*model])) else { return Ok(Vec::new()) };
+        let plan = match ServicePlan::compute(&config, vec![spec.clone()], self.profile) {
+            Ok(plan) => plan,
+            Err(PlanError::Profile(error)) => return Err(error.into()),
+            Err(_) if self.partial => return self.part(running, base, devices, &config),
+            Err(_) => return Ok(Vec::new()),
+        };
+        let paces = self.paces(running, base, &plan, &config)?;
+        let memory = class.memory.unwrap_or(u64::MAX);
+        let (mut best, mut there): (Option<Offer>, Option<Offer>) = (None, None);
+        for models in self.beside(running, base, &config)? {
+            let bytes = models.iter().map(|&at| running.models[at].1.file_bytes()).sum();
+            let of = |&at: &usize| paces.iter().find(|pace| pace.model == at).copied();
+            let Some(paces) = models.iter().map(of).collect::<Option<Vec<_>>>() else { continue };
+            let filled = filled(&paces, devices as f64, self.demand).filter(|_| bytes <= memory);
+            let Some((accuracy, shares, busy)) = filled else { continue };
+            let places: Vec<usize> = models.iter().map(|&at| running.models[at].0).collect();
+            let offer =
+                Offer { placed: placed(places), accuracy, shares, busy, load: 0.0, bytes, missing: 0.0 };
+            if self.there() == Some(&offer.placed) {
+                there = Some(offer.clone());
+            }
+            // Of equals the one with fewest models, which comes first.
+            if best.as_ref().is_none_or(|best: &Offer| accuracy > best.accuracy + EQUAL) {
+                best = Some(offer);
+            }
+        }
+        let there = there.filter(|there| best.as_ref().is_none_or(|best| best.placed != there.placed));
+        Ok(best.into_iter().chain(there).collect())
+    }
+
+    /// What part of what keeps the promise so many devices are.
+    fn part(
+        &self,
+        running: &Running,
+        base: usize,
+        devices: usize,
+        config: &ServiceConfig,
+    ) -> Result<Vec<Offer>, PlanError> {
+        let (model, spec) = &running.models[base];
+        let class = &self.placement.classes[running.class];
+        let keeps = |workers: usize| {
+            let config = ServiceConfig { workers, ..config.clone() };
+            ServicePlan::compute(&config, vec![spec.clone()], self.profile).is_ok()
+        };
+        let most = rt_core::MAX_WORKERS;
+        // Of many more the number does not matter.
+        let near = (devices + 1).min(most)..=(2 * class.devices + 8).min(most);
+        let enough = near.chain([most]).find(|&workers| keeps(workers));
+        let placed = Placed { class: running.class, devices, models: vec![*model] };
+        let offer = |enough| Offer {
+            placed,
+            accuracy: 100.0 * spec.accuracy,
+            shares: vec![1.0],
+            busy: vec![0.0],
+            load: 0.0,
+            bytes: spec.file_bytes(),
+            missing: 1.0 - devices as f64 / enough as f64,
+        };
+        Ok(enough.map(offer).into_iter().collect())
+    }
+
+    fn times(&self, config: &ServiceConfig, spec: &ModelSpec) -> Result<LatencyProfile, PlanError> {
+        let entry = self.profile.entry(&spec.name, &spec.identity(), config.engine)?;
+        times_of(config, entry)
+    }
+
+    /// What a worker answers with the base and with each model that may stand beside it.
+    fn paces(
+        &self,
+        running: &Running,
+        base: usize,
+        plan: &ServicePlan,
+        config: &ServiceConfig,
+    ) -> Result<Vec<Pace>, PlanError> {
+        let latency = config.deadline.saturating_sub(config.guard);
+        let promised = plan.certified_per_s().is_some();
+        let lull = match promised {
+            true => plan.lull().unwrap_or(Span::ZERO),
+            false => latency,
+        };
+        // A request may come just after a batch has begun.
+        let fits = |time: Span| time <= lull && time + time <= latency;
+        let workers = plan.workers();
+        let own = (workers.batch as f64 / workers.batch_time().as_secs_f64(), workers.batch);
+        let mut paces = Vec::new();
+        for (at, (_, spec)) in running.models.iter().enumerate().skip(base) {
+            let times = self.times(config, spec)?;
+            let own = Some(own).filter(|_| at == base && promised);
+            let per_s = [quickest(&times, fits), own].into_iter().flatten().map(|(per_s, _)| per_s);
+            if let Some(per_s) = per_s.reduce(f64::max) {
+                paces.push(Pace { model: at, accuracy: 100.0 * spec.accuracy, per_s });
+            }
+        }
+        Ok(paces)
+    }
+
+    /// What may be loaded together: the base alone, and up to two more accurate ones beside it, which is all that a mean load has a
+    /// use for. None may be faster than the one before at every batch size.
+    fn beside(
+        &self,
+        running: &Running,
+        base: usize,
+        config: &ServiceConfig,
+    ) -> Result<Vec<Vec<usize>>, PlanError> {
+        let mut all = vec![vec![base]];
+        if !self.service.candidates.as_ref().is_some_and(|candidates| candidates.switches) {
+            return Ok(all);
+        }
+        let times: Vec<LatencyProfile> =
+            running.models.iter().map(|(_, spec)| self.times(config, spec)).collect::<Result<_, _>>()?;
+        let slower = |before: usize, after: usize| {
+            let (before, after) = (&times[before], &times[after]);
+            (1..=before.max_batch().min(after.max_batch())).any(|b| after.bound(b) >= before.bound(b))
+        };
+        let more = base + 1..running.models.len();
+        for one in more.clone().filter(|&one| slower(base, one)) {
+            all.push(vec![base, one]);
+        }
+        for one in more.clone().filter(|&one| slower(base, one)) {
+            all.extend(
+                more.clone().filter(|&two| two > one && slower(one, two)).map(|two| vec![base, one, two]),
+            );
+        }
+        Ok(all)
+    }
+}
+
+/// The most requests a second in batches whose time `fits`, and of what size they are.
+fn quickest(times: &LatencyProfile, fits: impl Fn(Span) -> bool) -> Option<(f64, usize)> {
+    let sizes = (1..=times.max_batch()).filter(|&batch| fits(times.bound(batch)));
+    let rates = sizes.map(|batch| (batch as f64 / times.bound(batch).as_secs_f64(), batch));
+    rates.max_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// The accuracy of the mean answer if `demand` is answered as accurately as so many workers can, what part each model answers, and what
+/// part of the workers' time that takes; none if they cannot answer all. The workers' time is one limit, so that two models are enough.
+fn filled(paces: &[Pace], workers: f64, demand: f64) -> Option<(f64, Vec<f64>, Vec<f64>)> {
+    let busy: Vec<f64> = paces.iter().map(|pace| demand / (workers * pace.per_s)).collect();
+    let mut best: Option<(f64, Vec<f64>)> = None;
+    let mut offer = |accuracy: f64, shares: &[(usize, f64)]| {
+        if best.as_ref().is_none_or(|(most, _)| accuracy > most + EQUAL) {
+            let mut all = vec![0.0; paces.len()];
+            shares.iter().for_each(|&(at, share)| all[at] += share);
+            best = Some((accuracy, all));
+        }
+    };
+    for (i, slow) in paces.iter().enumerate() {
+        if busy[i] <= 1.0 + EQUAL {
+            offer(slow.accuracy, &[(i, 1.0)]);
+            continue;
+        }
+        for (j, fast) in paces.iter().enumerate().filter(|&(j, _)| busy[j] <= 1.0) {
+            let share = (1.0 - busy[j]) / (busy[i] - busy[j]);
+            offer(share * slow.accuracy + (1.0 - share) * fast.accuracy, &[(i, share), (j, 1.0 - share)]);
+        }
+    }
+    let (accuracy, shares) = best?;
+    let busy = shares.iter().zip(&busy).map(|(share, busy)| share * busy).collect();
+    Some((accuracy, shares, busy))
+}
+
+impl Offer {
+    /// As what is chosen among, worth `weight` for each point; `there` says where the file has the service.
+    pub(super) fn item(&self, weight: f64, there: Option<&Placed>) -> Item {
+        Item {
+            value: weight * self.accuracy,
+            class: self.placed.class,
+            devices: self.placed.devices,
+            load: self.load,
+            bytes: self.bytes,
+            changed: there != Some(&self.placed),
+        }
+    }
+}
