@@ -159,6 +159,7 @@ bench: fetched
 	$(CARGO) bench -p weir --bench stages
 	$(CARGO) bench -p rt-core --bench scheduler
 	$(CARGO) bench -p sim --bench simulate
+	$(CARGO) bench -p sim --bench clusters
 	$(CARGO) bench -p placement
 	./tests/bench/growth.py --last
 	$(CARGO) test --release -p planner --bench certify -- --nocapture

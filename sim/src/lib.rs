@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+pub mod cluster;
 mod curves;
 mod dice;
 pub mod experiment;

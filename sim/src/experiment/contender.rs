@@ -1,4 +1,4 @@
-//! Who is compared: policies that schedule one model, pick among several, share workers among services, or serve pipelines.
+//! Who is compared: policies that schedule one model, pick among several, share workers among services, serve pipelines, or place variants.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use super::fleet::ServingKind;
+use crate::cluster::Allocation;
 use crate::pipeline::PipelineKind;
 use crate::policy::{PolicyKind, SharedKind};
 
@@ -21,6 +22,8 @@ pub enum Contender {
     Sharing(SharedKind),
     /// Which stage and with which model, of a pipeline.
     Pipeline(PipelineKind),
+    /// Which variant of which service a device of a cluster holds; with the best plan it goes by how devices batch.
+    Allocation(Allocation),
 }
 
 impl Contender {
@@ -34,6 +37,16 @@ impl Contender {
         }
     }
 
+    /// Who allocates on a cluster and how its devices batch, if it can be there.
+    #[must_use]
+    pub const fn allocation(self) -> Option<(Allocation, PolicyKind)> {
+        match self {
+            Self::Policy(batching) => Some((Allocation::Best, batching)),
+            Self::Allocation(kind) => Some((kind, kind.batching())),
+            _ => None,
+        }
+    }
+
     /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -42,6 +55,7 @@ impl Contender {
             Self::Serving(kind) => kind.name(),
             Self::Sharing(kind) => kind.name(),
             Self::Pipeline(kind) => kind.name(),
+            Self::Allocation(kind) => kind.name(),
         }
     }
 }
@@ -69,10 +83,14 @@ impl FromStr for Contender {
         if let Some(kind) = PipelineKind::ALL.into_iter().find(|kind| kind.name() == name) {
             return Ok(Self::Pipeline(kind));
         }
+        if let Some(kind) = Allocation::OTHERS.into_iter().find(|kind| kind.name() == name) {
+            return Ok(Self::Allocation(kind));
+        }
         let all =
             PolicyKind::ALL.map(PolicyKind::name).into_iter().chain(ServingKind::ALL.map(ServingKind::name));
         let all = all.chain(SharedKind::RIVALS.map(SharedKind::name));
         let all = all.chain(PipelineKind::ALL.map(PipelineKind::name));
+        let all = all.chain(Allocation::OTHERS.map(Allocation::name));
         Err(format!("must be one of {}", all.collect::<Vec<_>>().join(", ")))
     }
 }

@@ -83,8 +83,8 @@ impl Heard {
             Quantity::AccuracyOfAll => total.accuracy_of_all(),
             Quantity::Lost => Some(self.requests.1 as f64 / self.requests.0 as f64),
             Quantity::InUse => self.in_use_on_average(),
-            // That is of the cell.
-            Quantity::Certified => None,
+            // That is of the cell, or of clusters.
+            Quantity::Certified | Quantity::AccuracyDrop | Quantity::Offered => None,
         };
         number.unwrap_or(f64::NAN)
     }

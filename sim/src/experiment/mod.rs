@@ -1,6 +1,7 @@
 //! Experiments as files: systems, arrivals, rates and policies, each with each; tables and figures of what comes out.
 
 mod beside;
+mod cluster;
 mod contender;
 mod fleet;
 mod heard;
@@ -24,6 +25,7 @@ use std::fmt::Display;
 use planner::ProblemError;
 use serde::Deserialize;
 
+use crate::cluster::Cluster;
 use crate::policy::PlayError;
 use crate::process::{Process, ProcessError, Recording};
 
@@ -69,6 +71,8 @@ struct Arrivals {
     /// In periods.
     jitter: f64,
     mean: f64,
+    /// Of several services, instead of the process.
+    recorded: Option<cluster::Recorded>,
 }
 
 /// How many requests come.
@@ -88,6 +92,8 @@ enum Of {
     Certified,
     /// What the workers serve in full batches.
     Capacity,
+    /// What was recorded.
+    Recorded,
 }
 
 /// Why something is no experiment, or cannot be run.
@@ -179,6 +185,16 @@ impl Experiment {
         Ok(experiment)
     }
 
+    /// The clusters among its systems, by name, and what comes to each service a second on average in each recording.
+    pub fn clusters(&self) -> impl Iterator<Item = (&str, &Cluster, Vec<Vec<f64>>)> {
+        self.systems.iter().filter_map(|system| {
+            let cluster = system.cluster.as_deref()?;
+            let recorded = self.arrivals.iter().filter_map(|arrivals| arrivals.recorded.as_ref());
+            let means = recorded.map(|recorded| recorded.means(cluster)).collect();
+            Some((system.name.as_str(), cluster, means))
+        })
+    }
+
     /// Cells times runs.
     #[must_use]
     pub fn size(&self) -> usize {
@@ -191,7 +207,8 @@ impl Experiment {
         unique("arrivals", self.arrivals.iter().map(|arrivals| &arrivals.name))?;
         unique("policies", self.policies.iter())?;
         unique("x", self.x.values.iter())?;
-        for policy in &self.policies {
+        let is_cluster = self.systems.iter().any(|system| system.cluster.is_some());
+        for policy in self.policies.iter().filter(|_| !is_cluster) {
             let picks = matches!(policy, Contender::Serving(_));
             if let Some(other) = self.systems.iter().find(|system| system.fleet.is_some() != picks) {
                 let reason = if picks { "needs a fleet" } else { "cannot serve a fleet" };
@@ -210,6 +227,7 @@ impl Experiment {
             }
         }
         self.check_pipelines()?;
+        self.check_clusters()?;
         match self.size() {
             size if size > MAX_RUNS => {
                 Err(refuse("runs", self.runs, format!("makes {size} runs in all, at most {MAX_RUNS}")))
@@ -228,7 +246,12 @@ impl Arrivals {
             Process::open(recording, &path)
                 .map_err(|error| refuse(field("process.file"), path.display(), error))
         };
+        let mut recorded = None;
         let process = match &raw.process {
+            raw::Process::Services(counts) => {
+                recorded = Some(cluster::Recorded::new(&field("process"), counts, data)?);
+                None
+            }
             raw::Process::Adversarial => None,
             raw::Process::Constant => Some(Process::Constant),
             &raw::Process::Periodic { jitter } => Some(Process::Periodic { jitter }),
@@ -250,7 +273,7 @@ impl Arrivals {
             // Whatever is wrong with its shape is wrong at every rate.
             process.arrivals(1.0, 0).map_err(wrong)?;
         }
-        Ok(Self { name: raw.name.clone(), process, declare: raw.declare, jitter, mean: raw.mean.0 })
+        Ok(Self { name: raw.name.clone(), process, declare: raw.declare, jitter, mean: raw.mean.0, recorded })
     }
 }
 
@@ -280,11 +303,15 @@ impl TryFrom<raw::RawX> for X {
     type Error = String;
 
     fn try_from(raw: raw::RawX) -> Result<Self, String> {
-        let (of, values) = match (raw.rate, raw.load, raw.capacity) {
-            (Some(values), None, None) => (Of::Second, values),
-            (None, Some(values), None) => (Of::Certified, values),
-            (None, None, Some(values)) => (Of::Capacity, values),
-            _ => return Err("must have one of rate, load, capacity".to_owned()),
+        let all = [
+            (Of::Second, raw.rate),
+            (Of::Certified, raw.load),
+            (Of::Capacity, raw.capacity),
+            (Of::Recorded, raw.recorded),
+        ];
+        let mut given = all.into_iter().filter_map(|(of, values)| Some((of, values?)));
+        let (Some((of, values)), None) = (given.next(), given.next()) else {
+            return Err("must have one of rate, load, capacity, recorded".to_owned());
         };
         let values: Vec<f64> = match values {
             raw::Values::List(list) => list,
@@ -312,6 +339,7 @@ impl X {
             Of::Second => "requests a second",
             Of::Certified => "load (1: the certified rate)",
             Of::Capacity => "load (1: all workers, full batches)",
+            Of::Recorded => "requests (1: as many as recorded)",
         }
     }
 }

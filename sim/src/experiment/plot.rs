@@ -1,5 +1,6 @@
 //! Figures of an experiment.
 
+use super::quantity::Quantity;
 use super::raw::{self, Theorem};
 use super::results::{Cell, Results};
 use super::table::is_at;
@@ -42,7 +43,7 @@ impl View<'_> {
         };
         Figure {
             title: self.figure.title.clone(),
-            x: self.experiment.x.label().to_owned(),
+            x: if self.figure.over_time { "seconds" } else { self.experiment.x.label() }.to_owned(),
             y: self.figure.measure.label(),
             log_y: false,
             panels: names.into_iter().map(panel).filter(|panel| !panel.series.is_empty()).collect(),
@@ -54,11 +55,32 @@ impl View<'_> {
             let estimate = self.scaled(cell).filter(|estimate| estimate.n > 0);
             estimate.map_or(Point::new(cell.x, f64::NAN), |estimate| Point::estimated(cell.x, estimate))
         };
-        let line = |(name, cells): (String, Vec<&Cell>)| Series {
-            name,
-            points: cells.into_iter().map(point).collect(),
+        let line = |(name, cells): (String, Vec<&Cell>)| {
+            let points = if self.figure.over_time {
+                cells.into_iter().flat_map(|cell| self.over_time(cell, self.figure.measure)).collect()
+            } else {
+                cells.into_iter().map(point).collect()
+            };
+            Series { name, points }
         };
-        self.split(cells).into_iter().map(line).collect()
+        let mut series: Vec<Series> = self.split(cells).into_iter().map(line).collect();
+        if let (true, Quantity::Goodput, Some(cell)) =
+            (self.figure.over_time, self.figure.measure, cells.first())
+        {
+            let points = self.over_time(cell, Quantity::Offered);
+            series.push(Series { name: "requests that come".to_owned(), points });
+        }
+        series
+    }
+
+    fn over_time(&self, cell: &Cell, quantity: Quantity) -> Vec<Point> {
+        let Some(i) = self.results.quantities.iter().position(|&q| q == quantity) else { return Vec::new() };
+        let scale = quantity.scale();
+        let point = |(at, estimates): &(f64, Vec<Estimate>)| Point {
+            spread: Some(estimates[i].half_width * scale),
+            ..Point::new(*at, estimates[i].mean * scale)
+        };
+        cell.moments.iter().map(point).collect()
     }
 
     fn bars(&self, groups: Dimension, cells: &[&Cell]) -> Bars {
@@ -92,7 +114,7 @@ impl View<'_> {
             for &theorem in &self.figure.lines {
                 let Some(rate) = system.theorem(theorem, cell.certified) else { continue };
                 let at = match self.experiment.x.of {
-                    Of::Second => rate,
+                    Of::Second | Of::Recorded => rate,
                     Of::Certified => rate / cell.certified,
                     Of::Capacity => rate / system.capacity(),
                 };

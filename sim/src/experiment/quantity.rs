@@ -35,6 +35,10 @@ pub enum Quantity {
     Lost,
     /// Of pipelines: the share of the workers that are kept in use, on average.
     InUse,
+    /// Of clusters: what the answers of the worst ten seconds are less accurate than they could be.
+    AccuracyDrop,
+    /// Of clusters: requests that come a second.
+    Offered,
     /// Of several services: the load that the policy's own test of admission lets in, as a part of what the workers could do
     /// at best.
     Certified,
@@ -77,6 +81,8 @@ impl Quantity {
             Self::AccuracyOfAll => "accuracy with misses as 0, %".to_owned(),
             Self::Lost => "requests at all stages lost, %".to_owned(),
             Self::InUse => "workers kept in use, %".to_owned(),
+            Self::AccuracyDrop => "largest drop of accuracy in ten seconds, points".to_owned(),
+            Self::Offered => "requests that come a second".to_owned(),
             Self::Certified => "load that is admitted, % of the workers' time".to_owned(),
         }
     }
@@ -92,7 +98,8 @@ impl Quantity {
     pub fn scale(self) -> f64 {
         match self {
             Self::Misses | Self::Violations | Self::Unannounced | Self::Announced | Self::Lost => 100.0,
-            Self::Accuracy | Self::AccuracyOfAll | Self::Certified | Self::InUse => 100.0,
+            Self::Accuracy | Self::AccuracyOfAll | Self::AccuracyDrop => 100.0,
+            Self::Certified | Self::InUse => 100.0,
             _ => 1.0,
         }
     }
@@ -115,6 +122,8 @@ impl fmt::Display for Quantity {
             Self::AccuracyOfAll => f.write_str("accuracy-of-all"),
             Self::Lost => f.write_str("lost"),
             Self::InUse => f.write_str("in-use"),
+            Self::AccuracyDrop => f.write_str("accuracy-drop"),
+            Self::Offered => f.write_str("offered"),
             Self::Certified => f.write_str("certified"),
         }
     }
@@ -126,7 +135,7 @@ impl FromStr for Quantity {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(found) = Self::ALL
             .into_iter()
-            .chain([Self::Lost, Self::InUse, Self::Certified])
+            .chain([Self::Lost, Self::InUse, Self::AccuracyDrop, Self::Offered, Self::Certified])
             .find(|quantity| quantity.to_string() == text)
         {
             return Ok(found);

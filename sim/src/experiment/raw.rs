@@ -79,6 +79,8 @@ pub(super) struct System {
     pub(super) sharing: Option<Sharing>,
     /// Or stages that feed one another, on identical workers that can run any model of any.
     pub(super) pipeline: Option<super::pipeline::Raw>,
+    /// Or devices of several classes, and services with variants that are placed on them.
+    pub(super) cluster: Option<super::cluster::Raw>,
     /// More accurate variants of the model, by rising accuracy, that `weir` may let answer in lulls; the workers'
     /// own is the base.
     #[serde(default)]
@@ -280,6 +282,9 @@ pub(super) enum Process {
         /// Of its times.
         unit: planner::problem::raw::Unit,
     },
+    /// Several services at rates that change: a CSV, or one compressed by gzip, with how many requests came to a service in a second.
+    #[serde(rename_all = "kebab-case")]
+    Services(super::cluster::Counts),
 }
 
 /// What each stream declares: the most of its shape that is certified.
@@ -293,7 +298,7 @@ pub(super) enum Declare {
     Periodic,
 }
 
-/// How many requests come; one of the three.
+/// How many requests come; one of the four.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RawX {
@@ -303,6 +308,8 @@ pub(super) struct RawX {
     pub(super) load: Option<Values>,
     /// As a part of what the workers serve in full batches.
     pub(super) capacity: Option<Values>,
+    /// As a part of what was recorded of services.
+    pub(super) recorded: Option<Values>,
 }
 
 /// Numbers.

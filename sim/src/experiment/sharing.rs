@@ -196,6 +196,7 @@ impl System {
             fleet: None,
             sharing: Some(sharing),
             pipeline: None,
+            cluster: None,
         })
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::cluster::{self, Moments};
 use super::contender::Contender;
 use super::fleet::{Planned, ServingKind};
 use super::heard::Heard;
@@ -42,21 +43,40 @@ impl Experiment {
         let points = self.points()?;
         let runs = self.runs as usize;
         let quantities = self.quantities();
-        let run = |index: usize| -> Result<Vec<f64>, ExperimentError> {
+        let run = |index: usize| -> Result<(Vec<f64>, Moments), ExperimentError> {
             let point = &points[index / runs];
             let seed = u64::from(self.seed) + (index % runs) as u64;
+            if let Some(cluster) = &point.system.cluster {
+                let told = self.play_cluster(
+                    cluster,
+                    (&point.system.name, point.arrivals),
+                    point.policy,
+                    point.x,
+                    seed,
+                )?;
+                tick();
+                return Ok(cluster::told(&told, &quantities));
+            }
             let heard = self.play(point, seed)?;
             tick();
             let number = |&quantity: &Quantity| match quantity {
                 Quantity::Certified => point.shared.as_ref().map_or(f64::NAN, |told| told.admitted),
                 other => heard.quantity(other),
             };
-            Ok(quantities.iter().map(number).collect())
+            Ok((quantities.iter().map(number).collect(), Moments::new()))
         };
-        let all: Vec<Vec<f64>> =
+        let all: Vec<(Vec<f64>, Moments)> =
             (0..self.size()).into_par_iter().map(run).collect::<Result<_, ExperimentError>>()?;
-        let cell = |(point, runs): (&Point<'_>, &[Vec<f64>])| {
-            let estimate = |i: usize| Estimate::of(&runs.iter().map(|run| run[i]).collect::<Vec<_>>());
+        let cell = |(point, runs): (&Point<'_>, &[(Vec<f64>, Moments)])| {
+            let estimate = |i: usize| Estimate::of(&runs.iter().map(|(run, _)| run[i]).collect::<Vec<_>>());
+            let moment = |at: usize| {
+                let of = |i| {
+                    Estimate::of(
+                        &runs.iter().filter_map(|(_, of)| Some(of.get(at)?.1[i])).collect::<Vec<_>>(),
+                    )
+                };
+                (runs[0].1[at].0, (0..quantities.len()).map(of).collect())
+            };
             Cell {
                 system: point.system.name.clone(),
                 arrivals: point.arrivals.name.clone(),
@@ -65,6 +85,7 @@ impl Experiment {
                 certified: point.certified_rate(),
                 rate: self.rate(point),
                 estimates: (0..quantities.len()).map(estimate).collect(),
+                moments: (0..runs[0].1.len()).map(moment).collect(),
             }
         };
         let cells = points.iter().zip(all.chunks(runs)).map(cell).collect();
@@ -169,6 +190,8 @@ impl Experiment {
     fn quantities(&self) -> Vec<Quantity> {
         let mut all = Quantity::ALL.to_vec();
         let asked = self.tables.iter().map(|t| t.measure).chain(self.figures.iter().map(|f| f.measure));
+        let offered = self.figures.iter().any(|figure| figure.over_time).then_some(Quantity::Offered);
+        let asked = asked.chain(offered);
         for quantity in asked {
             if !all.contains(&quantity) {
                 all.push(quantity);
@@ -183,6 +206,7 @@ impl Experiment {
             Of::Second => 1.0,
             Of::Certified => point.certified.rate,
             Of::Capacity => point.system.capacity(),
+            Of::Recorded => point.arrivals.recorded.as_ref().map_or(f64::NAN, cluster::Recorded::rate),
         };
         whole * point.x * point.arrivals.mean
     }
@@ -230,7 +254,8 @@ impl Experiment {
                     .and_then(|mut weir| Ok(drive(&mut weir, arrivals, order, service, &mut heard)?))
             }
             (Contender::Policy(kind), ..) => kind.play(problem, queue, arrivals, order, service, &mut heard),
-            (Contender::Serving(_) | Contender::Sharing(_) | Contender::Pipeline(_), ..) => {
+            (Contender::Serving(_) | Contender::Sharing(_), ..)
+            | (Contender::Pipeline(_) | Contender::Allocation(_), ..) => {
                 unreachable!("checked when the experiment was read")
             }
         };

@@ -16,6 +16,7 @@ use super::raw::{self, Declare, System as Raw, Theorem, Workers as RawWorkers};
 use super::service::Service;
 use super::sharing::Sharing;
 use super::{ExperimentError, refuse};
+use crate::cluster::Cluster;
 use crate::pipeline::Planned;
 use crate::policy::SharedKind;
 
@@ -40,6 +41,8 @@ pub(super) struct System {
     pub(super) sharing: Option<Sharing>,
     /// Instead of the workers, which then are none that anything is done with.
     pub(super) pipeline: Option<Arc<Planned>>,
+    /// Instead of the workers and streams.
+    pub(super) cluster: Option<Arc<Cluster>>,
 }
 
 /// What a system can be promised.
@@ -63,6 +66,9 @@ impl System {
     ) -> Result<Self, ExperimentError> {
         let field = |name: &str| format!("system[{index}].{name}");
         let service = raw.service.as_ref().unwrap_or(service).clone();
+        if let Some(cluster) = &raw.cluster {
+            return Self::of_cluster(&field, raw, cluster, service, data);
+        }
         if let Some(sharing) = &raw.sharing {
             return Self::of_services(&field, raw, sharing, service);
         }
@@ -123,9 +129,20 @@ impl System {
             streams,
         };
         let (name, queue) = (raw.name.clone(), raw.queue);
-        let (selector, sharing) = (None, None);
-        let mut system =
-            Self { name, written, service, periods, queue, accuracy, selector, fleet, sharing, pipeline };
+        let (selector, sharing, cluster) = (None, None, None);
+        let mut system = Self {
+            name,
+            written,
+            service,
+            periods,
+            queue,
+            accuracy,
+            selector,
+            fleet,
+            sharing,
+            pipeline,
+            cluster,
+        };
         // Whatever is wrong with it is wrong with every declaration.
         let any = written::Arrivals { windows: vec![(1, number(MAX_SPAN))], ..written::Arrivals::default() };
         system

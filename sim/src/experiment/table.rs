@@ -78,7 +78,17 @@ impl Experiment {
         }
         for (i, figure) in self.figures.iter().enumerate() {
             let field = format!("figure[{i}]");
-            let mut shown = vec![figure.series, figure.groups.unwrap_or(Dimension::X)];
+            let mut shown = vec![figure.series];
+            shown.extend((!figure.over_time).then(|| figure.groups.unwrap_or(Dimension::X)));
+            if figure.over_time
+                && (figure.groups.is_some() || self.systems.iter().any(|s| s.cluster.is_none()))
+            {
+                return Err(refuse(
+                    format!("{field}.over-time"),
+                    true,
+                    "must be of clusters, and without groups",
+                ));
+            }
             shown.extend(figure.panels);
             self.check_shown(&field, &shown, &figure.at)?;
         }

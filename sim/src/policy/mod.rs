@@ -83,6 +83,45 @@ pub enum PolicyKind {
     Patient,
 }
 
+/// Requests that wait at most under the daemon's scheduler where many devices each have one.
+const QUEUE: usize = 256;
+
+/// A policy whose kind is not known beforehand, on one worker.
+pub(crate) trait Alone {
+    /// As [`Policy::arrive`].
+    fn arrive(&mut self, now: Instant, token: u64) -> Option<End>;
+    /// As [`Policy::complete`].
+    fn complete(&mut self, now: Instant, time: Span);
+    /// As [`Policy::poll`].
+    fn poll(&mut self, now: Instant) -> Step;
+    /// As [`Policy::batch`].
+    fn running(&self) -> Vec<u64>;
+    /// As [`Policy::bound`].
+    fn lasts(&self) -> Span;
+}
+
+impl<P: Policy> Alone for P {
+    fn arrive(&mut self, now: Instant, token: u64) -> Option<End> {
+        Policy::arrive(self, now, 0, token)
+    }
+
+    fn complete(&mut self, now: Instant, time: Span) {
+        Policy::complete(self, now, 0, time);
+    }
+
+    fn poll(&mut self, now: Instant) -> Step {
+        Policy::poll(self, now)
+    }
+
+    fn running(&self) -> Vec<u64> {
+        self.batch(0).collect()
+    }
+
+    fn lasts(&self) -> Span {
+        self.bound(0)
+    }
+}
+
 /// A name that is no policy's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("policy = {0}: must be one of {list}", list = PolicyKind::ALL.map(PolicyKind::name).join(", "))]
@@ -176,6 +215,17 @@ impl PolicyKind {
             Some(rule) => drive(&mut Rival::new(problem, rule), arrivals, order, service, observer)?,
         }
         Ok(())
+    }
+
+    /// The policy by itself, for one of many devices.
+    ///
+    /// # Errors
+    /// [`PlayError`], of the daemon's scheduler.
+    pub(crate) fn alone(self, problem: &Problem) -> Result<Box<dyn Alone>, PlayError> {
+        Ok(match self.rule(problem) {
+            None => Box::new(scheduled(problem, QUEUE, 1)?),
+            Some(rule) => Box::new(Rival::new(problem, rule)),
+        })
     }
 
     /// The rule of a rival; `None` for the daemon's scheduler.

@@ -321,7 +321,9 @@ impl Policy for Rival {
         let mut request = Waiting { token, stream, arrival: now, deadline, mandatory: false };
         let busy = self.workers.iter().all(|worker| !worker.batch.is_empty());
         if self.rule.arrive(&mut request, self.queue.len(), busy) {
-            self.queue.push_back(request);
+            // At the end, but for one that came elsewhere before.
+            let place = self.queue.partition_point(|other| other.deadline <= request.deadline);
+            self.queue.insert(place, request);
             return None;
         }
         self.rule.hear(&request, false);
