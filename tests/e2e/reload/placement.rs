@@ -84,10 +84,12 @@ impl Sender {
             let (mut misses, mut answered) = (HashSet::new(), 0);
             let began = now();
             let (mut due, mut due_cam) = (Duration::ZERO, Duration::ZERO);
-            let mut sending = true;
-            while sending || !open.is_empty() {
+            loop {
                 let at = began.elapsed();
-                sending &= !told.load(Ordering::Relaxed);
+                let sending = !told.load(Ordering::Relaxed);
+                if !sending && open.is_empty() {
+                    break;
+                }
                 if sending && at >= due_cam {
                     due_cam = at + Duration::from_millis(1000 / RESERVED);
                     let id = client.submit(&cam, &[0.0; 4]).expect("sent");
