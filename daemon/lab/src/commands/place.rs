@@ -1,6 +1,7 @@
 //! `weir place`: which variant of which service runs on which devices, so that every promise is kept.
 
 mod boxed;
+mod picture;
 mod told;
 
 use std::path::{Path, PathBuf};
@@ -34,6 +35,9 @@ pub(crate) struct Args {
     /// Where the configuration goes, with what serves each service; beside BOX
     #[arg(long, short, value_name = "PATH", conflicts_with = "problem")]
     output: Option<PathBuf>,
+    /// Draw what keeps each device busy, as SVG
+    #[arg(long, value_name = "FILE", conflicts_with = "problem")]
+    figure: Option<PathBuf>,
     /// How long to look for a better plan, or for a proof that there is none [default: placement.limit, or 10s for a problem]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     limit: Option<Duration>,

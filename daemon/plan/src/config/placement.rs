@@ -398,7 +398,7 @@ impl Check<'_> {
             ("device", raw.device.is_some()),
             ("variants", !raw.variants.is_empty()),
         ];
-        for (name, _) in there.into_iter().filter(|&(_, there)| open && there) {
+        if let Some((name, _)) = there.into_iter().find(|&(_, there)| open && there) {
             let reason = "is chosen by `weir place`: remove it, or say the model as well";
             return Err(self.refuse(&field(name), "(present)", reason));
         }
@@ -593,3 +593,6 @@ fn placed(
     let devices = if service.share.is_some() { 0 } else { service.workers };
     models.is_sorted().then_some(Placed { class, devices, models })
 }
+
+#[cfg(test)]
+mod tests;

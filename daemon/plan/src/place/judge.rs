@@ -9,7 +9,7 @@ use super::offers::Offer;
 use super::search::Judge;
 use super::{Complete, PlaceError, Site, Spot, text};
 use crate::config::{Config, Placed, ServiceConfig};
-use crate::plan::{Plan, PlanError};
+use crate::plan::Plan;
 
 /// Answers are compared with so many more than there are by rounding.
 const EQUAL: f64 = 1e-9;
@@ -116,8 +116,8 @@ impl Site {
     ) -> Vec<Option<Spot>> {
         let mut spots: Vec<Option<Spot>> = vec![None; self.config.services.len()];
         for (&service, offer) in services.iter().zip(offers) {
-            let (placed, shares) = (offer.placed.clone(), offer.shares.clone());
-            spots[service] = Some(Spot { placed, units: Vec::new(), accuracy: offer.accuracy, shares });
+            let (placed, shares, busy) = (offer.placed.clone(), offer.shares.clone(), offer.busy.clone());
+            spots[service] = Some(Spot { placed, units: Vec::new(), accuracy: offer.accuracy, shares, busy });
         }
         for (place, class) in self.placement.classes.iter().enumerate() {
             let gpus = class.gpus.iter().map(|&gpu| gpu as usize);
@@ -164,7 +164,7 @@ impl Site {
         let text = text::completed(&self.config, &self.placement, spots)?;
         let config = Config::parse(&self.config.path, &text)?;
         let models = crate::models::resolve_models(&config)?;
-        let plan = Plan::of(&config, models, &self.profile).map_err(PlanError::from)?;
+        let plan = Plan::of(&config, models, &self.profile)?;
         Ok(Complete { text, config, plan })
     }
 }

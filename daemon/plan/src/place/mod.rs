@@ -55,6 +55,8 @@ pub struct Spot {
     pub accuracy: f64,
     /// The part of its mean load that each of its models answers.
     pub shares: Vec<f64>,
+    /// The part of its devices' time that each of its models takes for that, headroom included.
+    pub busy: Vec<f64>,
 }
 
 /// What was found for a box.

@@ -28,6 +28,8 @@ pub(super) struct Offer {
     pub(super) accuracy: f64,
     /// The part of its mean load that each of its models answers.
     pub(super) shares: Vec<f64>,
+    /// The part of its devices' time that each of its models takes for that, headroom included.
+    pub(super) busy: Vec<f64>,
     /// How many of the shared devices its mean load keeps busy at least.
     pub(super) load: f64,
     /// Bytes of its model files.
@@ -107,6 +109,7 @@ impl Offers<'_> {
             placed,
             accuracy: 100.0 * spec.accuracy,
             shares: vec![1.0],
+            busy: vec![self.demand / per_s / class.devices as f64],
             load: self.demand / per_s,
             bytes: spec.file_bytes(),
             missing: 0.0,
@@ -163,9 +166,10 @@ impl Offers<'_> {
             let of = |&at: &usize| paces.iter().find(|pace| pace.model == at).copied();
             let Some(paces) = models.iter().map(of).collect::<Option<Vec<_>>>() else { continue };
             let filled = filled(&paces, devices as f64, self.demand).filter(|_| bytes <= memory);
-            let Some((accuracy, shares)) = filled else { continue };
+            let Some((accuracy, shares, busy)) = filled else { continue };
             let places: Vec<usize> = models.iter().map(|&at| running.models[at].0).collect();
-            let offer = Offer { placed: placed(places), accuracy, shares, load: 0.0, bytes, missing: 0.0 };
+            let offer =
+                Offer { placed: placed(places), accuracy, shares, busy, load: 0.0, bytes, missing: 0.0 };
             if self.there() == Some(&offer.placed) {
                 there = Some(offer.clone());
             }
@@ -201,6 +205,7 @@ impl Offers<'_> {
             placed,
             accuracy: 100.0 * spec.accuracy,
             shares: vec![1.0],
+            busy: vec![0.0],
             load: 0.0,
             bytes: spec.file_bytes(),
             missing: 1.0 - devices as f64 / enough as f64,
@@ -281,9 +286,9 @@ fn quickest(times: &LatencyProfile, fits: impl Fn(Span) -> bool) -> Option<(f64,
     rates.max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// The accuracy of the mean answer if `demand` is answered as accurately as so many workers can, and what part each model answers;
-/// none if they cannot answer all. The workers' time is one limit, so that two models are enough.
-fn filled(paces: &[Pace], workers: f64, demand: f64) -> Option<(f64, Vec<f64>)> {
+/// The accuracy of the mean answer if `demand` is answered as accurately as so many workers can, what part each model answers, and what
+/// part of the workers' time that takes; none if they cannot answer all. The workers' time is one limit, so that two models are enough.
+fn filled(paces: &[Pace], workers: f64, demand: f64) -> Option<(f64, Vec<f64>, Vec<f64>)> {
     let busy: Vec<f64> = paces.iter().map(|pace| demand / (workers * pace.per_s)).collect();
     let mut best: Option<(f64, Vec<f64>)> = None;
     let mut offer = |accuracy: f64, shares: &[(usize, f64)]| {
@@ -303,7 +308,9 @@ fn filled(paces: &[Pace], workers: f64, demand: f64) -> Option<(f64, Vec<f64>)> 
             offer(share * slow.accuracy + (1.0 - share) * fast.accuracy, &[(i, share), (j, 1.0 - share)]);
         }
     }
-    best
+    let (accuracy, shares) = best?;
+    let busy = shares.iter().zip(&busy).map(|(share, busy)| share * busy).collect();
+    Some((accuracy, shares, busy))
 }
 
 impl Offer {

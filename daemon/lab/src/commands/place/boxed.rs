@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rt_core::Span;
@@ -15,6 +14,7 @@ use weir_plan::config::Config;
 use weir_plan::place::Site;
 
 use super::Args;
+use super::picture::picture;
 use super::told::Told;
 
 /// How long what comes is counted.
@@ -53,6 +53,10 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
     let placement = site.solve(limit)?;
     let took = clock::now().since(start);
     let told = Told::new(&site, &placement, took, limit)?;
+    if let Some(figure) = &args.figure {
+        planner::write_atomically(figure, picture(&site, &placement).svg().as_bytes())
+            .with_context(|| figure.display().to_string())?;
+    }
     if let (Some(output), Some(complete)) =
         (&args.output, placement.complete.as_ref().filter(|_| placement.feasible))
     {
@@ -64,7 +68,12 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
     } else {
         told.print();
         match &args.output {
-            Some(output) if placement.feasible => say!("written to {}", output.display()),
+            Some(output) if placement.feasible => {
+                say!("written to {}", output.display());
+                if site.config().daemon.certificate.is_some() {
+                    say!("it is served with a certificate: run `weir certify {}`", output.display());
+                }
+            }
             Some(output) => say!("{} is not written", output.display()),
             None => {}
         }
@@ -83,7 +92,7 @@ fn seen(site: &Site) -> Result<BTreeMap<String, f64>> {
         ))
     };
     let (start, before) = counts()?;
-    std::thread::sleep(Duration::from_nanos(COUNTED.as_nanos()));
+    clock::sleep_until(start + COUNTED)?;
     let (end, after) = counts()?;
     let seconds = end.since(start).as_secs_f64();
     let rate = |(name, come): (String, u64)| {

@@ -1,9 +1,11 @@
 //! What is told of a box that was placed: as JSON, or as a table.
 
 use anyhow::Result;
-use rt_core::Span;
+use rt_core::{Instant, Span};
 use serde::Serialize;
+use weir_os::clock;
 use weir_os::pipe::say;
+use weir_plan::config::ServiceConfig;
 use weir_plan::place::{PROVEN, Placement, Reason, Site, Violated};
 use weir_plan::plan::ServicePlan;
 
@@ -19,6 +21,8 @@ pub(super) struct Told {
     seconds: f64,
     services: Vec<Served>,
     changes: Vec<String>,
+    prices: Vec<Price>,
+    more: Vec<More>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     violated: Vec<Violated>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,6 +30,34 @@ pub(super) struct Told {
     #[serde(skip_serializing_if = "Option::is_none")]
     factor_bound: Option<f64>,
     configuration: Option<String>,
+}
+
+/// What a promise costs.
+#[derive(Serialize)]
+struct Price {
+    service: String,
+    /// By how many points the mean answer would be better without it; none where there was no time to find out.
+    points: Option<f64>,
+}
+
+/// What one more device of a class would bring.
+#[derive(Serialize)]
+struct More {
+    class: String,
+    /// By how many points the mean answer would be better; where not all fits, how good it would be; none where there was no time to
+    /// find out, or not all would fit.
+    points: Option<f64>,
+}
+
+/// What keeps a promise, and what there is of it.
+#[derive(Serialize)]
+struct Keeps {
+    /// Requests a second that must be served.
+    needs_per_s: f64,
+    /// Requests a second that the workers serve in batches of the promise.
+    gets_per_s: f64,
+    /// At the tightest instant, how much earlier than need be all is answered.
+    margin_ms: Option<f64>,
 }
 
 /// A service where it was put.
@@ -46,6 +78,8 @@ struct Served {
     batch_ms: f64,
     accuracy: f64,
     share: Vec<Share>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keeps: Option<Keeps>,
 }
 
 /// The part of a service's mean load that a model answers.
@@ -57,7 +91,7 @@ struct Share {
 }
 
 impl Told {
-    pub(super) fn new(site: &Site, placement: &Placement, took: Span, _limit: Span) -> Result<Self> {
+    pub(super) fn new(site: &Site, placement: &Placement, took: Span, limit: Span) -> Result<Self> {
         let plans = placement.complete.iter().flat_map(|complete| &complete.plan.services);
         let services = plans.zip(&placement.spots).zip(site.demand());
         let services = services.filter_map(|((plan, spot), &demand)| {
@@ -73,7 +107,11 @@ impl Told {
                 ..Served::new(plan, (&class.name, demand), &spot.shares, spot.accuracy)
             })
         });
+        let end = clock::now() + limit;
+        let (prices, more) = (prices(site, placement, end)?, more(site, placement, end)?);
         Ok(Self {
+            prices,
+            more,
             feasible: placement.feasible,
             reason: placement.reason,
             accuracy: placement.accuracy,
@@ -106,7 +144,7 @@ impl Told {
                 say!("no plan was found in time, and none was ruled out: a longer --limit may tell");
             }
         }
-        let (Some(accuracy), Some(gap)) = (self.accuracy, self.gap) else { return };
+        let (Some(accuracy), Some(gap)) = (self.accuracy, self.gap) else { return self.print_promises() };
         match gap <= PROVEN {
             true => say!("effective accuracy {accuracy:.3}, and no plan is better"),
             false => say!("effective accuracy {accuracy:.3}; no plan has more than {:.3}", accuracy + gap),
@@ -140,9 +178,101 @@ impl Told {
                 );
             }
         }
+        self.print_promises();
         if !self.changes.is_empty() {
             say!("runs otherwise than the file says: {}", self.changes.join(", "));
         }
+    }
+}
+
+impl Told {
+    /// What keeps each promise, what it costs, and what limits the mean answer.
+    fn print_promises(&self) {
+        say!("");
+        for served in &self.services {
+            let Some(Keeps { needs_per_s, gets_per_s, margin_ms }) = &served.keeps else { continue };
+            let margin = margin_ms
+                .map_or_else(String::new, |margin| format!(", {margin:.1} ms to spare where it is tightest"));
+            let price = self.prices.iter().find(|price| price.service == served.name);
+            let price = match price.map(|price| price.points) {
+                Some(Some(points)) if points > PROVEN => format!("; it costs {points:.3} points"),
+                Some(Some(_)) => "; it costs nothing".to_owned(),
+                _ => String::new(),
+            };
+            say!(
+                "promise of {}: {needs_per_s:.1} requests/s must be served, {gets_per_s:.1} can be{margin}{price}",
+                served.name
+            );
+        }
+        for More { class, points } in &self.more {
+            match points {
+                Some(points) if !self.feasible => say!("with one more {class} all fits, with {points:.3}"),
+                Some(points) if *points > PROVEN => say!("one more {class} brings {points:.3} points"),
+                Some(_) => say!("one more {class} brings nothing"),
+                None => {}
+            }
+        }
+    }
+}
+
+/// What each promise costs, as far as there is time to find out.
+fn prices(site: &Site, placement: &Placement, end: Instant) -> Result<Vec<Price>> {
+    let Some(best) = best(placement) else { return Ok(Vec::new()) };
+    let services = site.config().services.iter().enumerate();
+    let promised = services.filter(|(_, service)| service.candidates.is_some() && is_promised(service));
+    let price = |(place, service): (usize, &ServiceConfig)| {
+        let without = accuracy(&site.unpromised(place), end)?;
+        let points = without.map(|without| (without - best).max(0.0));
+        Ok(Price { service: service.name.clone(), points })
+    };
+    promised.map(price).collect()
+}
+
+/// What one more device of each class would bring, as far as there is time to find out.
+fn more(site: &Site, placement: &Placement, end: Instant) -> Result<Vec<More>> {
+    let best = best(placement).unwrap_or(0.0);
+    let classes = site.placement().classes.iter().enumerate();
+    let more = classes.map(|(place, class)| {
+        let with = accuracy(&site.with_one_more(place), end)?;
+        Ok(More { class: class.name.clone(), points: with.map(|with| (with - best).max(0.0)) })
+    });
+    more.collect()
+}
+
+/// What the best plan has, if that is known; it may be a hair above that of the plan with fewest changes.
+fn best(placement: &Placement) -> Option<f64> {
+    let accuracy = placement.accuracy.filter(|_| placement.feasible)?;
+    Some(placement.bound.filter(|bound| bound - accuracy <= 2.0 * PROVEN).unwrap_or(accuracy))
+}
+
+fn accuracy(site: &Site, end: Instant) -> Result<Option<f64>> {
+    let now = clock::now();
+    if now >= end { Ok(None) } else { Ok(site.accuracy(end.since(now))?) }
+}
+
+fn is_promised(service: &ServiceConfig) -> bool {
+    !service.constraints.is_empty() || service.reserved.iter().any(|stream| stream.spec.demand().is_some())
+}
+
+impl Keeps {
+    fn of(plan: &ServicePlan) -> Option<Self> {
+        let demands = plan.config.reserved.iter().filter_map(|stream| stream.spec.demand());
+        let needs = demands.map(|(density, arrivals)| density.as_f64() * arrivals.rate_per_s());
+        let needs: Vec<f64> = needs.collect();
+        let ms = |span: Span| span.as_secs_f64() * 1e3;
+        let margin = match (&plan.shared, &plan.admission) {
+            (Some(share), _) => {
+                let admission = &share.device.admission;
+                admission.binding.map(|_| ms(admission.overrun_margin()))
+            }
+            (None, Some(admission)) => admission.binding.map(|at| ms(at.rhs.saturating_sub(at.lhs))),
+            (None, None) => None,
+        };
+        (!needs.is_empty()).then(|| Self {
+            needs_per_s: needs.iter().sum(),
+            gets_per_s: plan.workers().capacity_per_s(),
+            margin_ms: margin,
+        })
     }
 }
 
@@ -168,6 +298,7 @@ impl Served {
             batch_ms: plan.workers().batch_time().as_secs_f64() * 1e3,
             accuracy,
             share: plan.variants.iter().zip(shares).map(share).collect(),
+            keeps: Keeps::of(plan),
         }
     }
 }

@@ -1,0 +1,175 @@
+//! Tests of what may be placed where: what is read, what is refused in which words, and when.
+
+use super::super::{Config, ConfigError};
+use super::*;
+
+const BOX: &str = r#"
+    [placement]
+    mode = "advise"
+    headroom = 1.5
+    [[placement.class]]
+    name = "fast"
+    cores = [2, 3]
+    memory = 1000000
+    [[placement.class]]
+    name = "slow"
+    count = 4
+    shared = true
+    [[service]]
+    name = "digits"
+    models = ["digits-s", "digits-m"]
+    deadline = "50ms"
+    value = 2.0
+    [[service.stream]]
+    name = "cam0"
+    constraints = [{ row-miss = 2 }]
+    arrivals = [{ window = { count = 5, length = "100ms" } }, { periodic = { period = "50ms" } }]
+"#;
+
+fn load(text: &str, is_box: bool) -> Result<Config, ConfigError> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("box.toml");
+    std::fs::write(&path, text).expect("written");
+    if is_box { Config::load_box(&path) } else { Config::load(&path) }
+}
+
+fn error(from: &str, to: &str) -> String {
+    assert!(BOX.contains(from), "{from}");
+    load(&BOX.replace(from, to), true).expect_err("must be refused").to_string()
+}
+
+#[test]
+fn a_box_says_among_what_is_chosen() {
+    let config = load(BOX, true).expect("good");
+    let placement = config.placement.as_ref().expect("there");
+    assert_eq!((placement.mode, placement.headroom, placement.budget), (Mode::Advise, 1.5, 2));
+    assert_eq!((placement.period, placement.limit), (Span::from_millis(30_000), Span::from_millis(2_000)));
+    let [fast, slow] = &placement.classes[..] else { panic!("{:?}", placement.classes) };
+    assert_eq!(
+        (fast.devices, &fast.cores[..], fast.memory, fast.shared),
+        (2, &[2, 3][..], Some(1_000_000), false)
+    );
+    assert_eq!((slow.devices, slow.cores.len(), slow.shared), (4, 0, true));
+    let service = &config.services[0];
+    let candidates = service.candidates.as_ref().expect("there");
+    // Without a demand that is stated, what its streams declare: the lower of their bounds.
+    assert_eq!((candidates.demand, candidates.value, &candidates.classes[..]), (20.0, 2.0, &[0, 1][..]));
+    assert!(service.is_open() && candidates.placed.is_none() && candidates.switches);
+}
+
+#[test]
+fn only_a_box_leaves_open_what_serves() {
+    let message = load(BOX, false).expect_err("must be refused").to_string();
+    assert!(
+        message.contains("service[0].model = (absent): must say what serves it: run `weir place`"),
+        "{message}"
+    );
+    let placed = BOX.replace(
+        "deadline = \"50ms\"",
+        "deadline = \"50ms\"\nmodel = \"digits-m\"\nworkers = 2\ncores = [3, 2]",
+    );
+    let config = load(&placed, false).expect("it can be served");
+    let placed = config.services[0].candidates.as_ref().and_then(|of| of.placed.clone());
+    assert_eq!(placed, Some(Placed { class: 0, devices: 2, models: vec![1] }));
+}
+
+#[test]
+fn a_service_elsewhere_than_where_it_may_run_is_not_placed() {
+    for more in ["cores = [7]", "cores = []", "engine = \"ort-cpu\"\ncores = [2]"] {
+        let text =
+            BOX.replace("deadline = \"50ms\"", &format!("deadline = \"50ms\"\nmodel = \"digits-m\"\n{more}"));
+        let config = load(&text, false).expect("it can be served");
+        assert!(config.services[0].candidates.as_ref().is_some_and(|of| of.placed.is_none()), "{more}");
+    }
+}
+
+#[test]
+fn every_refusal_names_field_value_and_limit() {
+    let cases = [
+        ("headroom = 1.5", "headroom = 0.5", "placement.headroom = 0.5: must be in 1..=100"),
+        ("mode = \"advise\"", "budget = 0", "placement.budget = 0: must be in 1..=16"),
+        ("mode = \"advise\"", "limit = \"1ms\"", "placement.limit = 1ms: must be 10.0 ms..=1h"),
+        ("cores = [2, 3]", "cores = [2, 2]", "placement.class[0].cores[1] = 2: is there already"),
+        ("cores = [2, 3]", "cores = [2, 2000]", "placement.class[0].cores[1] = 2000: must be in 0..=1023"),
+        ("count = 4", "count = 0", "placement.class[1].count = 0: must be in 1..=256"),
+        (
+            "count = 4",
+            "count = 4\ncores = [5]",
+            "placement.class[1].name = \"slow\": says which devices there are by exactly one",
+        ),
+        ("count = 4", "gpu = [0]", "placement.class[1].gpu = [0]: engine \"tract\" has none"),
+        ("name = \"slow\"", "name = \"fast\"", "placement.class[1].name = fast: is taken already"),
+        ("memory = 1000000", "memory = 0", "placement.class[0].memory = 0: must be in 1..=17592186044416"),
+        ("value = 2.0", "value = -1.0", "service[0].value = -1: must be in 0..=1000000000"),
+        ("value = 2.0", "demand = -1.0", "service[0].demand = -1: must be in 0..=1000000000"),
+        ("value = 2.0", "classes = []", "service[0].classes = []: must name one of fast, slow at least"),
+        (
+            "value = 2.0",
+            "classes = [\"gpu\"]",
+            "service[0].classes[0] = \"gpu\": no [[placement.class]] has this name (fast, slow)",
+        ),
+        ("value = 2.0", "workers = 2", "service[0].workers = (present): is chosen by `weir place`"),
+        (
+            "value = 2.0",
+            "select = { table = \"t.json\" }",
+            "service[0].select = (a table): is for one choice of variants",
+        ),
+        ("\"digits-m\"]", "\"digits-s\"]", "service[0].models[1] = \"digits-s\": is there already"),
+        (
+            "models = [\"digits-s\", \"digits-m\"]",
+            "models = []",
+            "service[0].models (how many) = 0: must be in 1..=",
+        ),
+        (
+            "models = [\"digits-s\", \"digits-m\"]",
+            "model = \"digits-s\"",
+            "service[0].value = 2: only for a service that says among which models",
+        ),
+        (
+            "cores = [2, 3]",
+            "cores = [2, 3]\nengine = \"simulated\"",
+            "class fast has engine \"simulated\", which runs no model",
+        ),
+    ];
+    for (from, to, told) in cases {
+        let message = error(from, to);
+        assert!(message.contains(told), "{to}: {told:?} is not in\n{message}");
+    }
+    let none: String = BOX.split("[[service]]").skip(1).map(|rest| format!("[[service]]{rest}")).collect();
+    let message = load(&none, true).expect_err("nothing to be placed on").to_string();
+    assert!(message.contains("service[0].models = (present): is placed on classes of devices"), "{message}");
+    let beside = format!("{BOX}\n[[service]]\nname = \"b\"\nmodel = \"m\"\ndeadline = \"1s\"\ncores = [3]");
+    let message = load(&beside, true).expect_err("a core of a class").to_string();
+    assert!(
+        message.contains("service[1].cores = 3: is of class fast, where services are placed"),
+        "{message}"
+    );
+}
+
+#[test]
+fn simulated_models_have_times_on_each_class_that_runs_them() {
+    let text = BOX
+        .replace("cores = [2, 3]", "count = 2\nengine = \"simulated\"")
+        .replace("count = 4", "count = 4\nengine = \"simulated\"");
+    let models = |models: &str| {
+        text.replace("models = [\"digits-s\", \"digits-m\"]", &format!("simulated.models = [{models}]"))
+    };
+    let good = models(
+        "{ accuracy = 0.5, times = { fast = [\"1ms\", \"2ms\"] } }, { accuracy = 0.6, times = { fast = [\"3ms\"], slow = [\"9ms\"] } }",
+    );
+    let config = load(&good, true).expect("good");
+    let of = &config.services[0].candidates.as_ref().expect("there").models;
+    assert!(of.choice(0, &[0, 1]).is_some() && of.choice(1, &[1]).is_some() && of.choice(1, &[0]).is_none());
+    let falling = models("{ accuracy = 0.5, times = { fast = [\"1ms\"] } }, { accuracy = 0.5, times = {} }");
+    let message = load(&falling, true).expect_err("must rise").to_string();
+    assert!(
+        message.contains("service[0].simulated.models[1].accuracy = 0.5: must be above 0.5"),
+        "{message}"
+    );
+    let nowhere = models("{ accuracy = 0.5, times = { gpu = [\"1ms\"] } }");
+    let message = load(&nowhere, true).expect_err("no such class").to_string();
+    assert!(
+        message.contains("service[0].simulated.models[0].times = \"gpu\": no [[placement.class]]"),
+        "{message}"
+    );
+}
