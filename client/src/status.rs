@@ -27,6 +27,50 @@ pub struct Status {
     pub reloading: Option<Reloading>,
     /// What is served, in the order of the configuration.
     pub services: Vec<Service>,
+    /// What is found and done about where they run; none unless the configuration wants that.
+    pub placement: Option<Placement>,
+}
+
+/// Better placements, looked for while requests are served.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Placement {
+    /// `advise` or `follow`.
+    pub mode: String,
+    /// What came of the last look, in a sentence.
+    pub state: String,
+    /// Why it was made.
+    pub reason: String,
+    /// When.
+    pub looked_ns: u64,
+    /// How many there have been.
+    pub looks: u64,
+    /// What is asked of each service that is placed.
+    pub demand: Vec<PlacementDemand>,
+    /// The mean accuracy of the plan, in points; none where there is no plan.
+    pub accuracy: Option<f64>,
+    /// Of all that came between the two looks before, the share of right answers, in points; none where that is not known.
+    pub present_accuracy: Option<f64>,
+    /// What the plan has otherwise than what was served then, a line each service, if it is worth while.
+    pub changes: Vec<String>,
+    /// Services that were moved since the start.
+    pub made: u64,
+    /// Looks without a plan, and services that could not be moved.
+    pub failures: u64,
+    /// Devices that are lost for good: the class, and the core or GPU.
+    pub lost: Vec<String>,
+}
+
+/// How much is asked of a service, in requests a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PlacementDemand {
+    /// Its name.
+    pub service: String,
+    /// What is expected by what came.
+    pub expected_per_s: f64,
+    /// What was planned for last; none before the first look.
+    pub planned_per_s: Option<f64>,
 }
 
 /// How a reload ended.

@@ -258,8 +258,8 @@ fn documented(heading: &str) -> std::collections::BTreeSet<&'static str> {
 #[test]
 fn every_member_of_status_is_described() {
     use weir_client::status::{
-        Departed, Histogram, Planning, Reload, Reloading, SafeMode, Service, Status, Stream, Suspended,
-        Suspensions, Table, Tensor, Variant,
+        Departed, Histogram, Placement, PlacementDemand, Planning, Reload, Reloading, SafeMode, Service,
+        Status, Stream, Suspended, Suspensions, Table, Tensor, Variant,
     };
     // Those that may be absent are there, and no member of it can be left out here.
     let safe_mode = SafeMode {
@@ -297,5 +297,7 @@ fn every_member_of_status_is_described() {
         "A histogram": Histogram::default(),
         "The tables for the load that comes": Planning::default(),
         "One of these tables": Table::default(),
+        "The placement": Placement::default(),
+        "A demand": PlacementDemand::default(),
     }
 }

@@ -17,9 +17,11 @@ use weir_serve::out::Audience;
 use weir_serve::served::Served;
 use weir_serve::service::Service;
 
+use crate::controller;
 use crate::doors::Doors;
 use crate::hardware::Watch;
 use crate::overview::Overview;
+use crate::placement::Told;
 use crate::reload::Reload;
 use crate::reloads::Reloads;
 use crate::socket::{Debts, Front, Intake, Listener};
@@ -64,7 +66,8 @@ pub(crate) fn run(
     }
     let served = Arc::new(Served::new(services, threads));
     let reloads = Reloads::new(&config, profiled);
-    let overview = Arc::new(Overview { config, served: Arc::clone(&served), reloads });
+    let overview =
+        Arc::new(Overview { config, served: Arc::clone(&served), reloads, placement: Told::default() });
     let watch = {
         let (watch, overview) = (Watch::new(sysfs()), Arc::clone(&overview));
         Builder::new().name("hardware".to_owned()).spawn(move || watch.run(&overview))?
@@ -74,6 +77,10 @@ pub(crate) fn run(
         let reload = Reload { overview: Arc::clone(&overview), doors: Arc::clone(&doors) };
         let again = again.try_clone()?;
         Builder::new().name("reload".to_owned()).spawn(move || reload.run(again))?
+    };
+    let controller = {
+        let overview = Arc::clone(&overview);
+        Builder::new().name("placement".to_owned()).spawn(move || controller::run(&overview))?
     };
     ready(&overview.config);
     let watchdog = Watchdog::start(&served, realtime).context("watchdog")?;
@@ -94,9 +101,11 @@ pub(crate) fn run(
     manager::stopping(served.longest_deadline());
     served.drain();
     watch.thread().unpark();
+    controller.thread().unpark();
     served.join();
     // A panic there has told its message.
     let _ = watch.join();
+    let _ = controller.join();
     front.intake.close(LAST_FRAMES);
     doors.hub.wait_until_flushed(LAST_WORDS);
     watchdog.into_iter().for_each(Watchdog::stop);

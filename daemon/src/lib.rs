@@ -6,11 +6,13 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod commands;
+mod controller;
 mod daemon;
 mod doors;
 pub mod errors;
 mod hardware;
 mod overview;
+mod placement;
 mod reload;
 mod reloads;
 #[cfg(test)]

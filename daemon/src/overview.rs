@@ -9,6 +9,7 @@ use weir_plan::profile::Fingerprint;
 use weir_serve::served::Served;
 use weir_serve::status;
 
+use crate::placement::Told;
 use crate::reloads::Reloads;
 
 /// Shared by the socket, the notification channels, the watch on the machine and the reload.
@@ -17,6 +18,7 @@ pub(crate) struct Overview {
     pub(crate) config: Config,
     pub(crate) served: Arc<Served>,
     pub(crate) reloads: Reloads,
+    pub(crate) placement: Told,
 }
 
 /// What STATUS replies.
@@ -42,6 +44,7 @@ impl Overview {
             reloading: self.reloads.present(),
             reload: self.reloads.status(),
             services: self.served.services().iter().map(|service| status::of(service)).collect(),
+            placement: self.placement.status(),
         }
     }
 }

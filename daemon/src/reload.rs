@@ -10,6 +10,7 @@ use tracing::{error, info};
 use weir_plan::certificate::checked;
 use weir_plan::config::Config;
 use weir_plan::models::resolve_models;
+use weir_plan::placed;
 use weir_plan::plan::{Plan, ServicePlan};
 use weir_plan::profile::{Fingerprint, profile_missing};
 use weir_serve::manager;
@@ -65,7 +66,7 @@ enum Step {
 fn reload(this: &Reload) -> Result<Outcome> {
     let at = |step: &str| this.overview.reloads.at(step, 0, 0);
     at("reading and checking the configuration and its models");
-    let config = Config::load(&this.overview.config.path)?;
+    let config = placed::serving(&this.overview.config.path)?;
     let models = resolve_models(&config)?;
     let profile = profile_missing(&config, &models, this.overview.served.draining(), &mut |progress| {
         let step = format!("measuring {}, in rounds", progress.what);

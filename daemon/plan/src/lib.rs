@@ -9,6 +9,7 @@ pub mod certificate;
 pub mod config;
 pub mod models;
 pub mod place;
+pub mod placed;
 pub mod plan;
 pub mod problem;
 pub mod profile;

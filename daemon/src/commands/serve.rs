@@ -13,8 +13,8 @@ use crate::daemon;
 use weir_os::notice;
 use weir_os::pipe::say;
 use weir_plan::certificate::checked;
-use weir_plan::config::Config;
 use weir_plan::models::resolve_models;
+use weir_plan::placed;
 use weir_plan::plan::Plan;
 use weir_plan::profile::profile_to_serve;
 use weir_plan::text::print_plan;
@@ -34,7 +34,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let config = Config::load(&args.file)?;
+    let config = placed::serving(&args.file)?;
     let models = resolve_models(&config)?;
     let profile = profile_to_serve(&config, &models, &AtomicBool::new(false))?;
     let plan = checked(&config, Plan::of(&config, models, &profile)?)?;

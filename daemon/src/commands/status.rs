@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use weir_client::blocking::Client;
-use weir_client::status::{Departed, Service, Status, Stream, Variant};
+use weir_client::status::{Departed, Placement, Service, Status, Stream, Variant};
 
 use super::Socket;
 use weir_os::pipe::say;
@@ -31,7 +31,32 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let status: Status = serde_json::from_str(&json).context("the daemon's status")?;
     say!("weir {}, {} client(s)", status.version, status.clients);
     status.services.iter().for_each(print_service);
+    status.placement.iter().for_each(print_placement);
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is found and done about where services run.
+fn print_placement(placement: &Placement) {
+    let points =
+        |points: Option<f64>| points.map_or_else(|| "not known".to_owned(), |points| format!("{points:.2}"));
+    say!("\nplacement ({}): {}", placement.mode, placement.state);
+    say!(
+        "  {} looks, {} services moved, {} failures; accuracy {} of the plan, {} of what came before it",
+        placement.looks,
+        placement.made,
+        placement.failures,
+        points(placement.accuracy),
+        points(placement.present_accuracy)
+    );
+    for demand in &placement.demand {
+        let planned =
+            demand.planned_per_s.map_or_else(String::new, |rate| format!(", planned for {rate:.1}"));
+        say!("  {:<16} {:>9.1} /s expected{planned}", demand.service, demand.expected_per_s);
+    }
+    placement.changes.iter().for_each(|line| say!("  {line}"));
+    if !placement.lost.is_empty() {
+        say!("  lost for good: {}", placement.lost.join(", "));
+    }
 }
 
 fn print_service(service: &Service) {

@@ -2,5 +2,6 @@
 
 mod configuration;
 mod pipelines;
+mod placement;
 mod remeasure;
 mod takeover;

@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Mean requests a second by service, as JSON; `status` counts what comes to the running daemon
     #[arg(long, value_name = "FILE", conflicts_with = "problem")]
     demand: Option<String>,
+    /// What BOX is taken to say, as the daemon asks that serves something else by now
+    #[arg(long, hide = true, value_name = "FILE", requires = "file")]
+    text: Option<PathBuf>,
     /// Where the configuration goes, with what serves each service; beside BOX
     #[arg(long, short, value_name = "PATH", conflicts_with = "problem")]
     output: Option<PathBuf>,

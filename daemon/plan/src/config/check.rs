@@ -93,6 +93,7 @@ impl<'a> Check<'a> {
         self.files(&daemon, &devices, &services).and(named)?;
         Ok(Config {
             path: self.path.to_owned(),
+            of_file: String::new(),
             text: String::new(),
             daemon,
             safe_mode,

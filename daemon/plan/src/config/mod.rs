@@ -1,6 +1,7 @@
 //! The configuration file: TOML in, checked values out; what does not parse here reaches nobody.
 
 mod check;
+mod controller;
 mod device;
 mod doors;
 mod files;
@@ -23,6 +24,7 @@ use weir_engine::manifest::{Problems, lines};
 use weir_engine::{Backend, EngineKind, Isolation};
 
 pub use check::is_name;
+pub use controller::{ControllerConfig, Estimator};
 pub use device::{DeviceConfig, ShareConfig};
 pub use doors::{BusConfig, HookConfig, LONGEST_PATH, MetricsConfig, SOCKET_DRAFT};
 pub use files::{MAX_RECORDED, RECORDING};
@@ -34,6 +36,8 @@ pub use placement::{Candidates, ClassConfig, Mode, Models, Placed, PlacementConf
 pub struct Config {
     /// The file it came from.
     pub path: PathBuf,
+    /// The SHA-256 of what it says, if it was read to be served: `text` may be what was made of it.
+    pub of_file: String,
     /// What that said, to tell where a field stands.
     text: String,
     pub daemon: DaemonConfig,
@@ -235,7 +239,15 @@ impl Config {
     /// # Errors
     /// As [`Config::load`].
     pub fn load_box(path: &Path) -> Result<Self, ConfigError> {
-        Self::checked(path, &Self::read(path)?, true)
+        Self::parse_box(path, &Self::read(path)?)
+    }
+
+    /// Checks `text` as [`Config::load_box`] does what the file at `path` says.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn parse_box(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        Self::checked(path, text, true)
     }
 
     fn read(path: &Path) -> Result<String, ConfigError> {

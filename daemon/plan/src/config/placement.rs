@@ -8,7 +8,7 @@ use weir_engine::{Backend, EngineKind, Isolation};
 use super::check::{Check, Refused, all, shown};
 use super::model::{ModelChoice, Select, SimulatedModel};
 use super::service::Beside;
-use super::{DaemonConfig, DeviceConfig, ServiceConfig, ShareConfig, raw};
+use super::{ControllerConfig, DaemonConfig, DeviceConfig, ServiceConfig, ShareConfig, raw};
 
 /// Classes of devices at most.
 const MAX_CLASSES: u64 = 8;
@@ -27,6 +27,7 @@ pub struct PlacementConfig {
     pub limit: Span,
     /// Demand is planned for so many times what it is.
     pub headroom: f64,
+    pub controller: ControllerConfig,
     pub classes: Vec<ClassConfig>,
 }
 
@@ -216,6 +217,7 @@ impl Check<'_> {
         let period = self.span("placement.period", &raw.period, Span::from_millis(100));
         let limit = self.span("placement.limit", &raw.limit, least);
         let budget = self.number("placement.budget", raw.budget, 1, 16);
+        let controller = self.controller(&raw, daemon);
         let headroom = self.real("placement.headroom", raw.headroom, (1.0, 100.0));
         let count = self.number("placement.class (how many)", raw.class.len() as u64, 1, MAX_CLASSES);
         let (mut names, mut taken) = (HashSet::new(), HashSet::new());
@@ -225,7 +227,15 @@ impl Check<'_> {
         let classes = all(raw.class.into_iter().enumerate().map(class));
         count?;
         let (period, limit, budget) = (period?, limit?, budget? as usize);
-        Ok(PlacementConfig { mode: raw.mode, period, budget, limit, headroom: headroom?, classes: classes? })
+        Ok(PlacementConfig {
+            mode: raw.mode,
+            period,
+            budget,
+            limit,
+            headroom: headroom?,
+            controller: controller?,
+            classes: classes?,
+        })
     }
 
     fn class(
@@ -291,7 +301,7 @@ impl Check<'_> {
         })
     }
 
-    fn real(&self, field: &str, value: f64, (least, most): (f64, f64)) -> Result<f64, Refused> {
+    pub(super) fn real(&self, field: &str, value: f64, (least, most): (f64, f64)) -> Result<f64, Refused> {
         if (least..=most).contains(&value) {
             return Ok(value);
         }

@@ -97,6 +97,12 @@ impl Manager {
         self.hub.count() as u32
     }
 
+    /// What came of the last look for a better placement, in a sentence; empty where none is looked for.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn placement(&self) -> String {
+        self.overview.placement.status().map_or_else(String::new, |told| told.state)
+    }
+
     /// What `weir status --json` prints.
     #[zbus(out_args("json"))]
     fn status(&self) -> String {

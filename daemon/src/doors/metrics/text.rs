@@ -4,6 +4,51 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+/// What is found and done about where services run, where that is wanted.
+fn placement(text: &mut Text, placement: &Value) {
+    if placement.is_null() {
+        return;
+    }
+    for (metric, kind, help, field) in [
+        ("weir_placement_looks_total", "counter", "Looks for a better placement.", "looks"),
+        ("weir_placement_moved_total", "counter", "Services moved to where a plan has them.", "made"),
+        (
+            "weir_placement_failures_total",
+            "counter",
+            "Looks without a plan, and services that could not be moved.",
+            "failures",
+        ),
+        ("weir_placement_accuracy", "gauge", "Mean accuracy of the last plan, in points.", "accuracy"),
+        (
+            "weir_placement_present_accuracy",
+            "gauge",
+            "Right answers of all that came before the last look, in points.",
+            "present_accuracy",
+        ),
+    ] {
+        text.family(metric, kind, help);
+        text.sample(metric, &[], number(&placement[field]));
+    }
+    text.family(
+        "weir_placement_changes",
+        "gauge",
+        "Services that the last plan has otherwise, if it is worth while.",
+    );
+    text.sample("weir_placement_changes", &[], Some(list(&placement["changes"]).len() as f64));
+    text.family("weir_placement_lost", "gauge", "Devices that are lost for good.");
+    text.sample("weir_placement_lost", &[], Some(list(&placement["lost"]).len() as f64));
+    for (metric, help, field) in [
+        ("weir_placement_expected", "Requests a second that are expected.", "expected_per_s"),
+        ("weir_placement_planned", "Requests a second that were planned for last.", "planned_per_s"),
+    ] {
+        text.family(metric, "gauge", help);
+        for demand in list(&placement["demand"]) {
+            let service = demand["service"].as_str().unwrap_or_default();
+            text.sample(metric, &[("service", service)], number(&demand[field]));
+        }
+    }
+}
+
 /// Writes the metrics of a status, which `docs/protocol.md` describes.
 pub(super) fn render(status: &Value) -> String {
     let mut text = Text::default();
@@ -12,6 +57,7 @@ pub(super) fn render(status: &Value) -> String {
     text.sample("weir_clients", &[], number(&status["clients"]));
     text.family("weir_draining", "gauge", "1 while new requests are refused because the daemon ends.");
     text.sample("weir_draining", &[], number(&status["draining"]));
+    placement(&mut text, &status["placement"]);
     for (metric, kind, help, field, scale) in [
         (
             "weir_safe_mode_state",

@@ -21,7 +21,13 @@ use super::told::Told;
 const COUNTED: Span = Span::from_millis(2_000);
 
 pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
-    let site = Site::new(Config::load_box(file)?)?;
+    let config = match &args.text {
+        Some(text) => {
+            Config::parse_box(file, &planner::read_text(text).with_context(|| text.display().to_string())?)?
+        }
+        None => Config::load_box(file)?,
+    };
+    let site = Site::new(config)?;
     let demand = match args.demand.as_deref() {
         None => BTreeMap::new(),
         Some("status") => seen(&site)?,

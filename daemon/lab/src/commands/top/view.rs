@@ -58,6 +58,15 @@ fn heading(state: &State) -> Line<'static> {
     if state.paused {
         line.push_span("  paused".fg(Color::Yellow));
     }
+    if let Some(placement) = &status.placement {
+        let points =
+            |points: Option<f64>| points.map_or_else(|| "-".to_owned(), |points| format!("{points:.1}"));
+        let (now, plan) = (points(placement.present_accuracy), points(placement.accuracy));
+        line.push_span(format!("  placement: accuracy {now}, of the plan {plan}, {} moved", placement.made));
+        if !placement.changes.is_empty() {
+            line.push_span(format!(", {} to change", placement.changes.len()).fg(Color::Yellow));
+        }
+    }
     line
 }
 

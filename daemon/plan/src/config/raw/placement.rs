@@ -6,6 +6,7 @@ use serde::Deserialize;
 use weir_engine::EngineKind;
 
 use super::super::Mode;
+use super::super::controller::EstimatorName;
 use super::{Gpu, Service, SimulatedTime};
 
 #[derive(Debug, Deserialize)]
@@ -16,6 +17,11 @@ pub(in super::super) struct Placement {
     pub(in super::super) budget: u64,
     pub(in super::super) limit: String,
     pub(in super::super) headroom: f64,
+    pub(in super::super) estimator: EstimatorName,
+    pub(in super::super) smoothing: Option<f64>,
+    pub(in super::super) window: String,
+    pub(in super::super) hysteresis: f64,
+    pub(in super::super) lost_after: String,
     pub(in super::super) class: Vec<Class>,
 }
 
@@ -27,6 +33,11 @@ impl Default for Placement {
             budget: 2,
             limit: "2s".into(),
             headroom: 1.1,
+            estimator: EstimatorName::Mean,
+            smoothing: None,
+            window: "1s".into(),
+            hysteresis: 0.5,
+            lost_after: "15s".into(),
             class: Vec::new(),
         }
     }

@@ -1,0 +1,226 @@
+//! What is seen of the services that are placed: how much is asked of them, how right they answer, and whom a worker has left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use rt_core::{Instant, Span};
+use weir_client::status;
+use weir_os::clock;
+use weir_plan::config::{Config, PlacementConfig};
+use weir_plan::placed::Gone;
+use weir_serve::service::{Service, WorkerView};
+use weir_serve::status::of;
+
+use super::demand::Demand;
+use super::steps::Hold;
+use super::verdict::Present;
+
+/// Of all services that are placed, since the configuration was taken over.
+#[derive(Default)]
+pub(super) struct Seen {
+    services: BTreeMap<String, One>,
+    /// When the present windows began.
+    since: Option<Instant>,
+    /// Workers of a service that are lost, since when, and whether they are given up.
+    lost: BTreeMap<(String, usize), (Instant, bool)>,
+    gone: Vec<Gone>,
+    /// Who has lost a worker for good since the last look.
+    newly: Option<String>,
+}
+
+/// Of one service.
+struct One {
+    demand: Demand,
+    /// Which of those that took over from each other it was.
+    instance: usize,
+    served: u64,
+    missed: u64,
+    answered: Vec<u64>,
+    /// Since the last look: requests that were served and missed, answers of a known accuracy, and how many of these are right.
+    since: (u64, u64, u64, f64),
+    /// Requests a second that were planned for last.
+    planned: Option<f64>,
+    /// Whether its workers can do what is expected.
+    carries: bool,
+}
+
+impl Seen {
+    /// Looks at everything: a window has ended.
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        placement: &PlacementConfig,
+        services: &[Arc<Service>],
+    ) {
+        let length = self.since.replace(now).map_or(Span::ZERO, |since| now.since(since));
+        let names: BTreeSet<&str> =
+            config.services.iter().filter(|s| s.candidates.is_some()).map(|s| &*s.name).collect();
+        self.services.retain(|name, _| names.contains(&**name));
+        for service in services.iter().filter(|service| names.contains(service.name())) {
+            self.count(length, placement, service);
+            self.watch(now, placement, service);
+        }
+    }
+
+    fn count(&mut self, length: Span, placement: &PlacementConfig, service: &Arc<Service>) {
+        let told = of(service);
+        let instance = Arc::as_ptr(service) as usize;
+        let missed: u64 = told.missed.values().sum();
+        let answered: Vec<u64> = told.variants.iter().map(|variant| variant.answered).collect();
+        let estimator = placement.controller.estimator;
+        let one = self.services.entry(told.name.clone()).or_insert_with(|| One {
+            demand: Demand::new(estimator, clock::duration(placement.period)),
+            instance,
+            served: told.served,
+            missed,
+            answered: answered.clone(),
+            since: (0, 0, 0, 0.0),
+            planned: None,
+            carries: true,
+        });
+        if one.instance != instance {
+            // Its answers are counted anew, its requests are not.
+            (one.instance, one.answered) = (instance, vec![0; answered.len()]);
+        }
+        let (served, missed_since) =
+            (told.served.saturating_sub(one.served), missed.saturating_sub(one.missed));
+        one.demand.add(served + missed_since, clock::duration(length));
+        one.since.0 += served;
+        one.since.1 += missed_since;
+        for ((variant, now), before) in told.variants.iter().zip(&answered).zip(&one.answered) {
+            let answers = now.saturating_sub(*before);
+            if let Some(accuracy) = variant.accuracy {
+                one.since.2 += answers;
+                one.since.3 += accuracy * answers as f64;
+            }
+        }
+        (one.served, one.missed, one.answered) = (told.served, missed, answered);
+        let left = service.view().workers_alive() as f64 / service.plan.worker_count().max(1) as f64;
+        let expected =
+            one.demand.burst(one.planned.unwrap_or(f64::MAX)).or(one.demand.expected()).unwrap_or(0.0);
+        one.carries = service.plan.shared.is_some() || expected <= service.plan.capacity() * left;
+    }
+
+    /// Notes whose workers are lost, and gives up those that have been for long.
+    fn watch(&mut self, now: Instant, placement: &PlacementConfig, service: &Arc<Service>) {
+        let config = &service.plan.config;
+        let class = config.candidates.as_ref().and_then(|candidates| candidates.placed.as_ref());
+        let class = class.and_then(|placed| placement.classes.get(placed.class));
+        let states: Vec<WorkerView> = service.view().workers().collect();
+        let name = service.name();
+        self.lost.retain(|(of, worker), _| of != name || states.get(*worker) == Some(&WorkerView::Lost));
+        for (worker, _) in states.iter().enumerate().filter(|(_, state)| **state == WorkerView::Lost) {
+            let (since, given_up) = self.lost.entry((name.to_owned(), worker)).or_insert((now, false));
+            if *given_up || now.since(*since) < placement.controller.lost_after {
+                continue;
+            }
+            *given_up = true;
+            self.newly = Some(name.to_owned());
+            let Some(class) = class else { continue };
+            let number = match (config.cores.is_empty(), class.gpus.is_empty()) {
+                (false, _) => Some(config.cores[worker % config.cores.len()]),
+                (true, false) => Some(config.backend(worker).device as usize),
+                (true, true) => None,
+            };
+            self.gone.push(Gone { class: class.name.clone(), number });
+        }
+    }
+
+    /// A service that has lost a worker for good since the last look.
+    pub(super) fn newly_lost(&self) -> Option<String> {
+        self.newly.clone()
+    }
+
+    /// A service of which much more is asked than was planned.
+    pub(super) fn burst(&self) -> Option<String> {
+        let is_beyond = |one: &One| one.planned.is_some_and(|planned| one.demand.burst(planned).is_some());
+        self.services.iter().find(|(_, one)| is_beyond(one)).map(|(name, _)| name.clone())
+    }
+
+    /// Devices that are lost for good.
+    pub(super) fn gone(&self) -> &[Gone] {
+        &self.gone
+    }
+
+    /// Whether a service cannot do where it is what is expected of it.
+    pub(super) fn is_urgent(&self, name: &str) -> bool {
+        self.lost.iter().any(|((of, _), (_, given_up))| of == name && *given_up)
+            || self.services.get(name).is_some_and(|one| !one.carries)
+    }
+
+    /// Requests a second to plan for, without headroom: what is expected, and of a burst what came.
+    pub(super) fn expected(&self, config: &Config) -> BTreeMap<String, f64> {
+        let placed =
+            config.services.iter().filter_map(|service| Some((service, service.candidates.as_ref()?)));
+        let expected = placed.map(|(service, candidates)| {
+            let one = self.services.get(&service.name);
+            let burst = one.and_then(|one| one.demand.burst(one.planned?));
+            let expected = burst.or_else(|| one?.demand.expected());
+            (service.name.clone(), expected.unwrap_or(candidates.demand))
+        });
+        expected.collect()
+    }
+
+    /// Plans are made for so much from now on.
+    pub(super) fn plan_for(&mut self, demand: &BTreeMap<String, f64>) {
+        for (name, one) in &mut self.services {
+            one.planned = demand.get(name).copied();
+        }
+    }
+
+    /// How the services do, as plans are judged: right answers of all that came since the last look, by demand and value.
+    pub(super) fn present(&self, config: &Config) -> Present {
+        let expected = self.expected(config);
+        let (mut all, mut right, mut known) = (0.0, 0.0, true);
+        for (name, one) in &self.services {
+            let candidates =
+                config.services.iter().find(|s| s.name == *name).and_then(|s| s.candidates.as_ref());
+            let weight = expected[name] * candidates.map_or(0.0, |candidates| candidates.value);
+            let (served, missed, answers, of_them) = one.since;
+            if weight <= 0.0 || served + missed == 0 {
+                continue;
+            }
+            known &= answers > 0 || served == 0;
+            let share = served as f64 / (served + missed) as f64;
+            all += weight;
+            right += weight * share * of_them / answers.max(1) as f64;
+        }
+        let carries = self.services.keys().all(|name| !self.is_urgent(name));
+        Present { accuracy: (known && all > 0.0).then(|| 100.0 * right / all), carries }
+    }
+
+    /// A look is over: what comes next is judged by itself.
+    pub(super) fn begin(&mut self) {
+        self.newly = None;
+        self.services.values_mut().for_each(|one| one.since = (0, 0, 0, 0.0));
+    }
+
+    /// For STATUS.
+    pub(super) fn demand(&self, config: &Config) -> Vec<status::PlacementDemand> {
+        let expected = self.expected(config);
+        let one = |(name, expected_per_s)| {
+            let planned_per_s = self.services.get(&name).and_then(|one| one.planned);
+            status::PlacementDemand { service: name, expected_per_s, planned_per_s }
+        };
+        expected.into_iter().map(one).collect()
+    }
+}
+
+/// What each service that is placed holds, by name.
+pub(super) fn holds(config: &Config) -> BTreeMap<&str, Hold> {
+    let Some(placement) = &config.placement else { return BTreeMap::new() };
+    let hold = |service: &weir_plan::config::ServiceConfig| {
+        let placed = service.candidates.as_ref()?.placed.as_ref()?;
+        let class = &placement.classes[placed.class];
+        let numbers = match (placed.devices, class.cores.is_empty(), class.gpus.is_empty()) {
+            (0, ..) | (_, true, true) => Vec::new(),
+            (_, false, _) => service.cores.clone(),
+            (workers, true, false) => {
+                (0..workers).map(|worker| service.backend(worker).device as usize).collect()
+            }
+        };
+        Some(Hold { class: placed.class, devices: placed.devices, numbers })
+    };
+    config.services.iter().filter_map(|service| Some((&*service.name, hold(service)?))).collect()
+}

@@ -1,0 +1,110 @@
+//! Whether a plan is taken, and when the next one is looked for: rules alone, with time as an argument.
+
+use std::collections::VecDeque;
+
+use rt_core::{Instant, Span};
+
+/// Of where the services are now, what a plan is held against.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Present {
+    /// The share of right answers among all that came since the last look, in points, weighted as the plan's; none where that is
+    /// not known.
+    pub(crate) accuracy: Option<f64>,
+    /// Whether every service can do what is expected of it with the workers that it has left.
+    pub(crate) carries: bool,
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Proposal {
+    /// Whether all demand and every promise fit.
+    pub(crate) feasible: bool,
+    /// In points.
+    pub(crate) accuracy: Option<f64>,
+    /// Services that it has elsewhere, or with other models.
+    pub(crate) changes: usize,
+}
+
+/// What becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is what is served.
+    Same,
+    /// It gains too little.
+    TooLittle,
+    /// Not everything fits, and what is served does what is asked of it as well.
+    DoesNotFit,
+    Take,
+}
+
+/// A plan is taken if what is served cannot carry what is expected, or if it gains `hysteresis` points.
+pub(crate) fn verdict(present: Present, proposal: Proposal, hysteresis: f64) -> Verdict {
+    let gain = present.accuracy.zip(proposal.accuracy).map(|(now, then)| then - now);
+    match proposal {
+        Proposal { changes: 0, feasible: true, .. } => Verdict::Same,
+        Proposal { changes: 0, .. } => Verdict::DoesNotFit,
+        _ if !present.carries => Verdict::Take,
+        Proposal { feasible: false, .. } => Verdict::DoesNotFit,
+        // What nobody knows is no reason.
+        _ if gain.is_some_and(|gain| gain >= hysteresis) => Verdict::Take,
+        _ => Verdict::TooLittle,
+    }
+}
+
+/// How many services may be changed still: so many in any stretch of a period.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Budget(VecDeque<Instant>);
+
+impl Budget {
+    /// What is left of `budget` changes a `period`.
+    pub(crate) fn left(&mut self, now: Instant, budget: usize, period: Span) -> usize {
+        while self.0.front().is_some_and(|&at| now.since(at) >= period) {
+            self.0.pop_front();
+        }
+        budget.saturating_sub(self.0.len())
+    }
+
+    /// One is made now.
+    pub(crate) fn spend(&mut self, now: Instant) {
+        self.0.push_back(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every combination of what the rules look at, each with the answer that follows from the words of the documentation.
+    #[test]
+    fn a_plan_is_taken_for_need_or_for_gain() {
+        let accuracies = [None, Some(80.0), Some(80.4), Some(80.5), Some(90.0)];
+        for (now, then) in accuracies.into_iter().flat_map(|now| accuracies.map(|then| (now, then))) {
+            for (carries, feasible, changes) in [true, false]
+                .into_iter()
+                .flat_map(|c| [true, false].map(|f| (c, f)))
+                .flat_map(|(c, f)| [0, 1, 4].map(|n| (c, f, n)))
+            {
+                let present = Present { accuracy: now, carries };
+                let told = verdict(present, Proposal { feasible, accuracy: then, changes }, 0.5);
+                let gains = matches!((now, then), (Some(now), Some(then)) if then - now >= 0.5);
+                let taken = changes > 0 && (!carries || feasible && gains);
+                assert_eq!(told == Verdict::Take, taken, "{present:?} {feasible} {changes} {then:?}");
+                assert_eq!(told == Verdict::Same, changes == 0 && feasible);
+            }
+        }
+    }
+
+    #[test]
+    fn no_stretch_of_a_period_has_more_changes_than_the_budget() {
+        let at = |ms: u64| Instant::ZERO + Span::from_millis(ms);
+        let (mut budget, mut made) = (Budget::default(), Vec::new());
+        for ms in (0..10_000).step_by(37) {
+            if budget.left(at(ms), 3, Span::from_millis(1_000)) > 0 {
+                budget.spend(at(ms));
+                made.push(ms);
+            }
+        }
+        assert!(made.windows(4).all(|four| four[3] - four[0] >= 1_000), "{made:?}");
+        assert!(made.len() > 25, "what may be changed is: {made:?}");
+    }
+}
