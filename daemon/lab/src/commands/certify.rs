@@ -1,5 +1,7 @@
 //! `weir certify`: what can be promised, or not, as a certificate that anyone can check.
 
+mod random;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,9 +30,11 @@ pub(crate) struct Args {
     /// Where the certificate goes [default: daemon.certificate, or beside FILE; nowhere for a problem]
     #[arg(long, short, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// Print the certificate
+    /// Print the certificate, or the estimates
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    random: random::Options,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
@@ -69,6 +73,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
         (None, None) => unreachable!("one of them is required"),
     };
+    if args.random.is_asked() {
+        return args.random.run(&made, args.json).map(|()| ExitCode::SUCCESS);
+    }
     if let Some(output) = &output {
         made.save(output)?;
     }

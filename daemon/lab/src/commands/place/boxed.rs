@@ -52,7 +52,9 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
     let start = clock::now();
     let placement = site.solve(limit)?;
     let took = clock::now().since(start);
-    let told = Told::new(&site, &placement, took, limit)?;
+    // The daemon asks what is to be served, and not what would be if.
+    let wonder = if args.text.is_some() { Span::ZERO } else { limit };
+    let told = Told::new(&site, &placement, took, wonder)?;
     if let Some(figure) = &args.figure {
         planner::write_atomically(figure, picture(&site, &placement).svg().as_bytes())
             .with_context(|| figure.display().to_string())?;
