@@ -107,8 +107,7 @@ pub enum RareError {
 pub fn violations(question: &Question<'_>, progress: &mut dyn FnMut(f64)) -> Result<Violations, RareError> {
     let path = question.path(question.seed)?;
     let capacity = question.capacity();
-    let Tried { mut levels, mut steps_per_s } =
-        find(&path, (capacity, question.seed), question.effort / 32)?;
+    let Tried { mut levels, mut steps_per_s } = find(&path, (capacity, question.seed), question.effort / 32)?;
     loop {
         match question.estimate(&levels, steps_per_s, progress) {
             Err(RareError::TooMuch) if !levels.thresholds.is_empty() => {

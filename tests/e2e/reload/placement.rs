@@ -187,7 +187,7 @@ fn services_whose_demand_swaps_are_placed_anew_twice_and_a_restart_goes_on_from_
     let senders = Sender::all(&daemon, FIRST);
     let best = [optimum(&place, FIRST), optimum(&place, SWAPPED)];
     settled(&daemon, FIRST);
-    let mut after = before.clone();
+    let mut after = before;
     for (demand, best) in [(SWAPPED, best[1]), (FIRST, best[0])] {
         set(&senders, demand);
         let accuracy = settled(&daemon, demand);

@@ -151,7 +151,7 @@ impl Options {
             bar.set_message(name.to_owned());
             let coarse = Question { precision: PRECISION.1, effort: self.steps / 4, ..question };
             let found = over_rates(&coarse, &OFTEN.map(|(often, _)| often), &mut |points| {
-                bar.set_position(points as u64)
+                bar.set_position(points as u64);
             })?;
             bar.finish_and_clear();
             Some(found)
@@ -173,8 +173,8 @@ impl Options {
     /// How a stream sends: as is said of it, or of all; else the worst that it declares.
     fn arrivals(&self, stream: &str, declared: Option<&ArrivalCurve>) -> Result<(Process, f64)> {
         let own = self.models.iter().filter_map(|model| model.split_once('='));
-        let own = own.filter(|(of, _)| *of == stream).map(|(_, model)| model).last();
-        let all = self.models.iter().filter(|model| !model.contains('=')).map(String::as_str).last();
+        let own = own.filter(|(of, _)| *of == stream).map(|(_, model)| model).next_back();
+        let all = self.models.iter().filter(|model| !model.contains('=')).map(String::as_str).next_back();
         match (own.or(all), declared) {
             (Some(model), _) => model_of(model, stream).with_context(|| format!("--arrivals = {model}")),
             (None, Some(curve)) => Ok(worst(curve)),
@@ -294,7 +294,7 @@ fn recorded(file: &str, stream: &str) -> Result<(Process, f64)> {
 
 /// Seconds as people say them, to two parts.
 fn time(seconds: f64) -> String {
-    if seconds < 1e-3 || seconds > 1e11 {
+    if !(1e-3..=1e11).contains(&seconds) {
         return format!("{seconds:.2e} s");
     }
     let precise = if seconds < 10.0 {
