@@ -10,7 +10,7 @@
 //! of which each part is zero or more. Configurations are taken in the order in which a filled bundle uses them, so the loss of
 //! what is chosen is known, and what is left loses at least what the best of the rest does.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::service::{Branch, EPSILON, Hosting, Multipliers};
 use super::steps::{Chosen, SLACK, Step, Steps};
@@ -85,7 +85,8 @@ struct Search<'a> {
     left: Vec<u32>,
     counts: Vec<u32>,
     used: Use,
-    found: HashMap<Use, Bundle>,
+    /// In order, so that of equally good ones the same is taken always.
+    found: BTreeMap<Use, Bundle>,
     /// What was chosen before an event with the same devices, a few of each.
     seen: HashMap<(usize, Use), Vec<Chosen>>,
 }
@@ -121,7 +122,7 @@ impl Hosting {
             left: counts.to_vec(),
             counts: vec![0; self.items.len()],
             used: 0,
-            found: HashMap::new(),
+            found: BTreeMap::new(),
             seen: HashMap::new(),
         };
         if !self.promised {
