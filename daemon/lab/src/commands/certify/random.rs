@@ -43,7 +43,7 @@ pub(super) struct Options {
     /// Draw how often they come over the rate, and look for those rates
     #[arg(long, value_name = "SVG", requires = "models")]
     figure: Option<PathBuf>,
-    /// Events that are simulated for an estimate at most, 100000 to 10000000000
+    /// About how many events are simulated for an estimate, but 32 runs of a thousand deadlines at least, 100000 to 10000000000
     #[arg(long, value_name = "COUNT", default_value_t = 8_000_000, requires = "models")]
     steps: u64,
     /// What all randomness comes from
