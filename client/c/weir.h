@@ -102,9 +102,13 @@ typedef enum {
 /* How the promises of a service stand: in WEIR_SUSPENDED and above they do not hold. */
 typedef enum { WEIR_NORMAL = 1, WEIR_WARNING, WEIR_SUSPENDED, WEIR_LOST } weir_state;
 
-/* How the promise to one stream stands, as far as the stream itself is concerned: above WEIR_STREAM_NORMAL it does not
- * hold. */
-typedef enum { WEIR_STREAM_NORMAL = 1, WEIR_STREAM_SUSPENDED } weir_stream_state;
+/* How the promise to one stream stands, as far as the stream itself is concerned: in WEIR_STREAM_SUSPENDED, and in any state
+ * that is not here, nothing is promised. */
+typedef enum {
+    WEIR_STREAM_NORMAL = 1, WEIR_STREAM_SUSPENDED,
+    /* One of the weaker promises behind the stream's own is in force: the first, the second, ... */
+    WEIR_STREAM_DEGRADED_1, WEIR_STREAM_DEGRADED_2, WEIR_STREAM_DEGRADED_3, WEIR_STREAM_DEGRADED_4
+} weir_stream_state;
 
 /* Bits of weir_subscribe(). */
 enum { WEIR_EVENTS_SAFE_MODE = 1, WEIR_EVENTS_MISSES_LEFT = 2, WEIR_EVENTS_SUSPENSION = 4 };

@@ -59,6 +59,8 @@ pub struct Placement {
     pub failures: u64,
     /// Devices that are lost for good: the class, and the core or GPU.
     pub lost: Vec<String>,
+    /// Services that have lost a worker for good and whose promises fit what is left no more.
+    pub unkept: Vec<String>,
 }
 
 /// How much is asked of a service, in requests a second.
@@ -386,9 +388,27 @@ pub struct Stream {
     pub misses_left: Option<u32>,
     /// Why its promise is suspended, if it is.
     pub suspended: Option<Suspended>,
+    /// The weaker promises behind its own, from the strongest to the weakest.
+    pub levels: Vec<Level>,
+    /// Which of them is in force instead of its own, counted from 1; 0 if its own is, or nothing is promised.
+    pub level: u8,
+    /// Why its own is not, if a weaker one is in force.
+    pub degraded: Option<Suspended>,
 }
 
-/// Why a stream is suspended.
+/// A weaker promise of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Level {
+    /// What it is promised.
+    pub constraints: Vec<String>,
+    /// For what arrivals.
+    pub arrivals: Vec<String>,
+    /// Requests a second by that.
+    pub declared_per_s: f64,
+}
+
+/// Why a stream is suspended, or a weaker promise is in force.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Suspended {

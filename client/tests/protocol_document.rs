@@ -258,8 +258,8 @@ fn documented(heading: &str) -> std::collections::BTreeSet<&'static str> {
 #[test]
 fn every_member_of_status_is_described() {
     use weir_client::status::{
-        Departed, Histogram, Placement, PlacementDemand, Planning, Reload, Reloading, SafeMode, Service,
-        Status, Stream, Suspended, Suspensions, Table, Tensor, Variant,
+        Departed, Histogram, Level, Placement, PlacementDemand, Planning, Reload, Reloading, SafeMode,
+        Service, Status, Stream, Suspended, Suspensions, Table, Tensor, Variant,
     };
     // Those that may be absent are there, and no member of it can be left out here.
     let safe_mode = SafeMode {
@@ -290,7 +290,8 @@ fn every_member_of_status_is_described() {
         "Safe mode": safe_mode,
         "The suspensions of a service": Suspensions::default(),
         "A stream": Stream::default(),
-        "Why a stream is suspended": Suspended::default(),
+        "A weaker promise of a stream": Level::default(),
+        "Why a stream is suspended, or a weaker promise is in force": Suspended::default(),
         "The earlier holders of a stream": Departed::default(),
         "A variant": Variant::default(),
         "A tensor": Tensor::default(),

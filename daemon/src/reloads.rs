@@ -98,6 +98,12 @@ impl Reloads {
         lock(&self.state).taken.clone()
     }
 
+    /// The same, if it is one that is wanted.
+    pub(crate) fn taken_if(&self, wanted: impl FnOnce(&Config) -> bool) -> Option<Config> {
+        let state = lock(&self.state);
+        wanted(&state.taken).then(|| state.taken.clone())
+    }
+
     /// From now on this configuration is the one that was taken over, measured on the machine `profiled`.
     pub(crate) fn take(&self, config: Config, profiled: Fingerprint) {
         let mut state = lock(&self.state);

@@ -30,6 +30,9 @@ pub struct Answer {
     /// Services of whose promises something is missing if as little as possible is, and which part; or that no device answers in time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub violated: Option<Vec<Violated>>,
+    /// No plan lacks less in sum.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing_bound: Option<f64>,
     /// The largest part of all demand that fits. The plan is for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub factor: Option<f64>,
@@ -149,6 +152,7 @@ impl Answer {
             seconds: placed.took.as_secs_f64(),
             reason: None,
             violated: None,
+            missing_bound: None,
             factor: None,
             factor_bound: None,
             plan: Vec::new(),
@@ -170,7 +174,8 @@ impl Answer {
                     answer.hold(problem, plan, *bound);
                 }
             }
-            Outcome::Promises { violated } => {
+            Outcome::Promises { violated, at_least } => {
+                answer.missing_bound = Some(*at_least);
                 answer.reason = Some("promises");
                 let violated = violated
                     .iter()
@@ -186,8 +191,9 @@ impl Answer {
     }
 
     fn hold(&mut self, problem: &Problem, plan: &Plan, bound: f64) {
-        self.accuracy = Some(plan.accuracy);
-        self.bound = bound.is_finite().then_some(bound);
+        // Of no requests there is no mean.
+        self.accuracy = (!plan.flows.is_empty()).then_some(plan.accuracy);
+        self.bound = self.accuracy.map(|_| bound).filter(|bound| bound.is_finite());
         self.gap = self.bound.map(|bound| (bound - plan.accuracy).max(0.0));
         for devices in &plan.devices {
             let class = problem.classes[devices.class].0.clone();

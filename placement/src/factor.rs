@@ -8,15 +8,30 @@ use crate::whole::Aim;
 
 /// The factor is known well enough if what is known to fit and what is known not to differ by less.
 const ENOUGH: f64 = 1e-5;
+/// Of the time that is left so much is taken for what is least missing.
+const PART: u32 = 4;
 /// The part by which a factor may be off for the tolerance of the solver.
 const ROUNDING: f64 = 1e-6;
 
 /// Says what fits of a problem that does not.
 pub(crate) fn what_fits(placing: &Placing<'_>) -> Result<Outcome, PlaceError> {
     let none = placing.problem.scaled(0.0);
-    let least = placing.aim(&none, Aim::Promises, None, placing.left())?;
+    // That they do not fit is soon known; of whom least is missing may take any time, and it is not what is asked first.
+    let least = placing.aim(&none, Aim::Promises, None, placing.left() / PART)?;
     if !least.missing.is_empty() {
-        return Ok(Outcome::Promises { violated: least.missing });
+        let proven = least.bound < -ROUNDING;
+        let (plan, bound) = match placing.is_separable() && !proven {
+            true => placing.bundles(&none, true, placing.left() / PART),
+            false => (None, least.bound),
+        };
+        match plan {
+            Some(_) => {}
+            None if proven || bound == f64::NEG_INFINITY => {
+                let at_least = (-least.bound).max(0.0);
+                return Ok(Outcome::Promises { violated: least.missing, at_least });
+            }
+            None => return Ok(Outcome::Unknown { bound: f64::INFINITY }),
+        }
     }
     let hopeless = hopeless(placing.problem);
     if !hopeless.is_empty() {

@@ -67,6 +67,8 @@ pub enum Outcome {
     Promises {
         /// Services of whose promises something is missing if as little as possible is, and which part.
         violated: Vec<(usize, f64)>,
+        /// No plan lacks less than so much of them in sum.
+        at_least: f64,
     },
     /// Neither a plan was found in time nor proved that there is none.
     Unknown {
@@ -127,7 +129,7 @@ impl Placing<'_> {
     /// The best plan for all demand.
     pub(crate) fn best(&self) -> Result<Best, PlaceError> {
         if !self.is_separable() {
-            return self.whole(self.problem, None, self.left());
+            return self.beside_alone();
         }
         let (plan, bound) = self.bundles(self.problem, false, self.left() / 2);
         let devices: u32 = self.problem.classes.iter().map(|(_, count)| count).sum();
@@ -150,6 +152,18 @@ impl Placing<'_> {
             (false, _) => most.min(bound.max(accuracy(&pooled))),
         };
         Ok((if better { pooled } else { plan }, bound))
+    }
+
+    /// The best plan where services may share devices, or there are pipelines. A plan of services that all have devices to themselves
+    /// is one too, and is found sooner: only better ones are looked for then.
+    fn beside_alone(&self) -> Result<Best, PlaceError> {
+        let alone = match self.problem.pipelines.is_empty() {
+            true => self.bundles(self.problem, false, self.left() / PART).0,
+            false => None,
+        };
+        let least = alone.as_ref().map(|plan| plan.accuracy);
+        let (plan, bound) = self.whole(self.problem, least, self.left())?;
+        Ok((plan.or(alone), bound.max(least.unwrap_or(f64::NEG_INFINITY))))
     }
 
     /// The best plan by bundles, for a problem that is separable; or the `first` that serves all.

@@ -152,11 +152,13 @@ impl Problem {
         self.classes[class].1
     }
 
-    /// What all demand counts: the sum of weight times requests a second.
+    /// What all demand counts: the sum of weight times requests a second; 1 where nothing is demanded, so that every plan is worth 0.
     #[must_use]
     pub fn worth(&self) -> f64 {
         let services = self.services.iter().map(|service| service.weight * service.demand);
-        services.chain(self.pipelines.iter().map(|pipeline| pipeline.weight * pipeline.demand)).sum()
+        let pipelines = self.pipelines.iter().map(|pipeline| pipeline.weight * pipeline.demand);
+        let all: f64 = services.chain(pipelines).sum();
+        if all > 0.0 { all } else { 1.0 }
     }
 
     /// The same with `factor` times the demand.

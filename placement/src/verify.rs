@@ -187,6 +187,7 @@ fn certified(service: &Service, promise: &Promise, kinds: &[(Shape, u32)]) -> Re
             name: "all".to_owned(),
             constraints: vec![format!("any_miss({},{})", promise.m, promise.k)],
             arrivals: Some(raw::Arrivals { windows, ..raw::Arrivals::default() }),
+            degraded: Vec::new(),
         }],
     };
     let problem = planner::Problem::from_raw(problem).map_err(|error| error.to_string())?;

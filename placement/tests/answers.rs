@@ -41,6 +41,22 @@ fn a_promise_takes_the_variant_that_keeps_it() {
     assert_eq!((answer.promises[0].service.as_str(), answer.promises[0].rule), ("a", "quotas"));
 }
 
+/// What is promised holds without any demand too; a mean of no answers has no accuracy.
+#[test]
+fn where_nothing_is_demanded_promises_are_kept_and_nothing_else_is_hosted() {
+    let promise = r#", "promise": {"windows": [[8, 80]], "m": 0, "K": 1}"#;
+    for (text, promises) in [(two([0.0, 0.0], ""), 0), (two([0.0, 0.0], promise), 1)] {
+        let answer = answer(&text);
+        assert!(answer.feasible && answer.flows.is_empty(), "{answer:?}");
+        assert_eq!((answer.promises.len(), answer.accuracy), (promises, None));
+        assert_eq!(answer.plan.iter().map(|devices| devices.count).sum::<u32>(), promises as u32);
+    }
+    let pipeline = r#"{"devices": {"gpu": 2}, "pipelines": [{"name": "p", "slo": 100, "demand": 0,
+        "stages": [{"name": "a", "variants": [{"name": "x", "accuracy": 90, "time": {"gpu": {"1": 5}}}]}]}]}"#;
+    let answer = answer(pipeline);
+    assert!(answer.feasible && answer.plan.is_empty() && answer.flows.is_empty(), "{answer:?}");
+}
+
 #[test]
 fn of_a_demand_that_does_not_fit_the_largest_part_is_told() {
     // Two devices carry 500 a second each.
@@ -59,6 +75,7 @@ fn of_promises_that_do_not_fit_those_are_told_of_which_least_is_missing() {
     assert_eq!(answer.reason, Some("promises"));
     let violated = answer.violated.expect("which");
     assert_eq!(violated.len(), 1);
+    assert!((answer.missing_bound.expect("a bound") - 0.52).abs() < 1e-6);
     // Each of the two devices ends 24 in time of 100.
     assert!(violated[0].service == "a" && (violated[0].missing - 0.52).abs() < 1e-6, "{violated:?}");
 }
@@ -137,4 +154,77 @@ fn what_cannot_be_is_refused_by_field_value_and_limit() {
         {"name": "a", "parent": "b", "variants": [{"name": "x", "accuracy": 1}]}]}]}"#;
     let error = Problem::parse(none).expect_err("refused").to_string();
     assert!(error.contains("pipelines[0].stages[0].parent = b: must name another stage"), "{error}");
+}
+
+/// Of many services the least that is missing may not be found; that something is missing is, long before the time is up.
+#[test]
+fn that_promises_do_not_fit_is_known_long_before_the_time_is_up() {
+    let times = |one: f64| {
+        let speeds = [1.0, 2.7, 5.3].iter().enumerate();
+        let class = |(c, speed): (usize, &f64)| {
+            let time = |b: &u32| format!(r#""{b}": {}"#, one / speed * (0.4 + 0.6 * f64::from(*b)));
+            format!(r#""c{c}": {{{}}}"#, [1, 2, 4, 8, 16].iter().map(time).collect::<Vec<_>>().join(", "))
+        };
+        speeds.map(class).collect::<Vec<_>>().join(", ")
+    };
+    let service = |s: u32| {
+        let windows = format!("[[{}, {}]]", 60 + 11 * (s * 3 % 5), 20 + 7 * (s % 4));
+        format!(
+            r#"{{"name": "s{s}", "demand": 50, "deadline": {}, "promise": {{"windows": {windows}, "m": {}, "K": 10}},
+            "variants": [{{"name": "v", "accuracy": 70, "time": {{{}}}}}]}}"#,
+            80 + 17 * s,
+            s % 4,
+            times(f64::from(3 + s * 5 % 7))
+        )
+    };
+    let services = (0..6).map(service).collect::<Vec<_>>().join(", ");
+    let text = format!(r#"{{"devices": {{"c0": 10, "c1": 5, "c2": 5}}, "services": [{services}]}}"#);
+    let problem = Problem::parse(&text);
+    let problem = problem.expect("a problem");
+    let placed = place(&problem, Duration::from_secs(3)).expect("an answer");
+    let answer = Answer::new(&problem, &placed);
+    assert_eq!(answer.reason, Some("promises"));
+    let missing: f64 = answer.violated.iter().flatten().map(|of| of.missing).sum();
+    assert!(answer.missing_bound.is_some_and(|bound| bound <= missing + 1e-9), "{answer:?}");
+}
+
+/// With turns allowed there are so many ways that the solver may find none in its time: those without are a plan too.
+#[test]
+fn a_plan_of_devices_that_nobody_shares_is_one_where_they_may_be_shared() {
+    let time = |one: f64| {
+        let batches: Vec<String> = [1, 2, 4, 8, 16]
+            .iter()
+            .map(|b| format!(r#""{b}": {}"#, one * (0.4 + 0.6 * f64::from(*b))))
+            .collect();
+        batches.join(", ")
+    };
+    let variant = |v: i32| {
+        let one = 8.0 * 1.7f64.powi(v);
+        format!(
+            r#"{{"name": "v{v}", "accuracy": {}, "time": {{"cpu": {{{}}}, "gpu": {{{}}}}}}}"#,
+            70 + 4 * v,
+            time(one),
+            time(one / 3.1)
+        )
+    };
+    let variants = (0..3).map(variant).collect::<Vec<_>>().join(", ");
+    let service = |name: &str| {
+        format!(
+            r#"{{"name": "{name}", "demand": 320, "deadline": 120, "variants": [{variants}],
+            "promise": {{"windows": [[14, 40]], "m": 2, "K": 10}}}}"#
+        )
+    };
+    let text = |share: &str| {
+        format!(
+            r#"{{"devices": {{"gpu": 2, "cpu": 2}}, "services": [{}, {}]{share}}}"#,
+            service("a"),
+            service("b")
+        )
+    };
+    let accuracy = |share| {
+        let problem = Problem::parse(&text(share)).expect("a problem");
+        let placed = place(&problem, Duration::from_millis(400)).expect("an answer");
+        Answer::new(&problem, &placed).accuracy.unwrap_or_else(|| panic!("no plan: {placed:?}"))
+    };
+    assert!(accuracy(r#", "share": [[1, 1], [1, 2], [2, 1]]"#) >= accuracy("") - 1e-9);
 }

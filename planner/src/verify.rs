@@ -14,6 +14,7 @@
 //! instant is checked by its margin, to within a tick; where a load repeats at capacity, `busy` may be any time.
 //! There `waiting` may be more than is derived.
 
+mod levels;
 mod pipeline;
 mod problem;
 mod proved;
@@ -91,6 +92,7 @@ pub fn verify(certificate: &Certificate) -> Result<Verified, VerifyError> {
 
 fn check(claim: &Claim, verified: &mut Verified) -> Result<(), VerifyError> {
     let (system, unit) = (System::read(&claim.problem)?, claim.problem.unit);
+    levels::check(&claim.problem.streams, unit)?;
     same("streams", &claim.streams.len(), &system.streams.len())?;
     for (i, (answer, stream)) in claim.streams.iter().zip(&system.streams).enumerate() {
         let (told, asked) = (&answer.constraints, &claim.problem.streams[i].constraints);

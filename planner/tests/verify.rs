@@ -95,6 +95,76 @@ fn the_worked_example_of_the_guarantee_page_holds() {
     assert_eq!(check(&claim), Ok(Verified { promised: 1, refused: 0, limits: 3 }));
 }
 
+/// The same with levels behind the promise, each a constraint and so many in 4 ms.
+fn with_levels(levels: &[(&str, u64)]) -> Claim {
+    let mut claim = page();
+    let level = |&(constraint, count): &(&str, u64)| raw::Level {
+        constraints: vec![constraint.to_owned()],
+        arrivals: raw::Arrivals { windows: vec![(count, n("4"))], ..raw::Arrivals::default() },
+    };
+    claim.problem.streams[0].degraded = levels.iter().map(level).collect();
+    claim
+}
+
+#[test]
+fn levels_are_verified_and_one_of_which_more_must_be_served_is_refused() {
+    let good = with_levels(&[("any_miss(2,3)", 3), ("row_miss(7)", 8)]);
+    assert_eq!(check(&good), Ok(Verified { promised: 1, refused: 0, limits: 0 }));
+    for bad in [
+        // One in four each, of which a third is one more; but half of them, of which no more may come; a denser one behind.
+        with_levels(&[("any_miss(2,3)", 4)]),
+        with_levels(&[("any_miss(1,2)", 3)]),
+        with_levels(&[("row_miss(7)", 8), ("any_miss(2,3)", 3)]),
+        with_levels(&[("any_miss(3,3)", 3)]),
+    ] {
+        let refused = field(&bad);
+        assert!(refused.contains("problem.streams"), "{refused}");
+    }
+}
+
+/// Whether the checker and the code that it checks agree on which levels ask for no more, over many pairs.
+#[test]
+fn what_is_taken_as_a_ladder_is_verified() {
+    let set = |m, k| {
+        rt_core::ConstraintSet::new(&[rt_core::Constraint::any_miss(m, k).expect("m < k")]).expect("one")
+    };
+    let ms = |n: u64| rt_core::Span::from_millis(n);
+    let mut taken = 0;
+    for (m, k) in [(0, 1), (1, 10), (1, 4), (1, 3)] {
+        for (weak, of) in [(1, 2), (2, 3), (5, 10), (3, 10), (8, 9)] {
+            for (period, jitter) in [(4, 0), (4, 3), (6, 9), (5, 20)] {
+                let strong = set(m, k).density();
+                let bound = rt_core::ArrivalBound::periodic(ms(period), ms(jitter)).expect("valid");
+                let first = rt_core::ArrivalCurve::new(&[bound]).expect("one");
+                let level = rt_core::Level::behind((strong, &first), set(weak, of)).expect("a bound");
+                let rt_core::ArrivalBound::Periodic { period: own, jitter: late } =
+                    level.arrivals.bounds()[0]
+                else {
+                    panic!("{level:?}")
+                };
+                let ns = |span: rt_core::Span| Number::whole(span.as_nanos());
+                let text = format!(
+                    r#"{{"unit": "ns", "deadline": 900000000, "background": true, "workers": [{{"count": 8, "batch": 8, "time": 1000000}}],
+                    "streams": [{{"name": "a", "constraints": ["any_miss({m},{k})"],
+                        "arrivals": {{"periodic": {{"period": {}, "jitter": {}}}}},
+                        "degraded": [{{"constraints": ["any_miss({weak},{of})"],
+                            "arrivals": {{"periodic": {{"period": {}, "jitter": {}}}}}}}]}}]}}"#,
+                    ns(ms(period)),
+                    ns(ms(jitter)),
+                    ns(own),
+                    ns(late)
+                );
+                let Ok(asked) = Problem::from_raw(problem(&text)) else { continue };
+                let claim = certify(&asked);
+                assert!(claim.admissible, "{text}");
+                check(&claim).unwrap_or_else(|no| panic!("{text}: {no}"));
+                taken += 1;
+            }
+        }
+    }
+    assert!(taken > 40, "{taken}");
+}
+
 #[test]
 fn every_field_that_is_tampered_with_is_named() {
     type Tamper = fn(&mut Claim);

@@ -211,9 +211,10 @@ impl System {
                 tightest = Some(binding);
             }
         }
-        // What comes at the end of the busy period may still find the last of it waiting.
-        let end = busy + self.guard + self.reserve() + Span::from_nanos(1);
-        if busy < after && end >= after {
+        // What comes at the end of the busy period may still find the last of it waiting; of one that does not end, what
+        // comes until all that was lost of the first round has been made up for: from then on it repeats.
+        let end = busy.min(after) + self.guard + self.reserve() + Span::from_nanos(1);
+        if end >= after {
             waiting =
                 waiting.max(self.waiting(mandatory(&all, end), after.saturating_sub(Span::from_nanos(1))));
         }

@@ -26,6 +26,7 @@ mod curve;
 mod distances;
 mod greedy;
 mod growth;
+mod ladder;
 mod ledger;
 mod outcome;
 pub mod pipeline;
@@ -56,6 +57,7 @@ pub use constraint::{
 pub use curve::ArrivalCurve;
 pub use distances::{Distances, MAX_DISTANCES};
 pub use greedy::Greedy;
+pub use ladder::{Level, LevelError, MAX_LEVELS};
 pub use ledger::Load;
 pub use outcome::OutcomeMonitor;
 pub use police::{Excess, MAX_MEMORY, Policer};
@@ -74,7 +76,7 @@ pub use select::{
 };
 pub use shield::{Shield, ShieldError};
 pub use stalls::{MAX_STALLS, Stalls, StallsError};
-pub use stream::{MissReason, StreamCounts, StreamId, StreamSpec};
+pub use stream::{MissReason, StreamCounts, StreamId, StreamSpec, StreamState};
 pub use time::{Instant, MAX_SPAN, Span};
 pub use word::{BalancedWord, Density};
 pub use workers::Workers;

@@ -1,11 +1,14 @@
 //! Streams: what each declares and is promised, and what the scheduler keeps about it.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::absorb::Struck;
 use crate::constraint::ConstraintSet;
 use crate::curve::ArrivalCurve;
+use crate::ladder::{Ladder, Level, LevelError, MAX_LEVELS};
 use crate::ledger::digest;
 use crate::outcome::{OutcomeLog, OutcomeMonitor};
 use crate::police::{Excess, Policer};
@@ -25,19 +28,53 @@ pub struct StreamId {
 pub struct StreamSpec {
     constraints: ConstraintSet,
     arrivals: Option<ArrivalCurve>,
+    levels: Vec<Level>,
 }
 
 impl StreamSpec {
     /// A stream that is promised `constraints` as long as it keeps to `arrivals`.
     #[must_use]
     pub const fn promised(constraints: ConstraintSet, arrivals: ArrivalCurve) -> Self {
-        Self { constraints, arrivals: Some(arrivals) }
+        Self { constraints, arrivals: Some(arrivals), levels: Vec::new() }
     }
 
     /// A stream that is promised nothing and declares nothing.
     #[must_use]
     pub fn best_effort() -> Self {
-        Self { constraints: ConstraintSet::default(), arrivals: None }
+        Self { constraints: ConstraintSet::default(), arrivals: None, levels: Vec::new() }
+    }
+
+    /// With weaker promises behind the first, from the strongest to the weakest: what stands in for it while more comes than it
+    /// allows, in place of none. Admission need not know of them.
+    ///
+    /// # Errors
+    /// If they are no ladder.
+    pub fn with_levels(self, levels: Vec<Level>) -> Result<Self, LevelError> {
+        if levels.len() > MAX_LEVELS {
+            return Err(LevelError::Count { count: levels.len() });
+        }
+        let mut before = None;
+        for (level, behind) in (1..).zip(&levels) {
+            let first = self.demand().ok_or(LevelError::NoFirst)?;
+            behind.check(level, before.unwrap_or(first.0), first)?;
+            before = Some(behind.constraints.density());
+        }
+        Ok(Self { levels, ..self })
+    }
+
+    /// The weaker promises behind the first.
+    #[must_use]
+    pub fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    /// The constraints of a level, 0 for the first promise.
+    #[must_use]
+    pub fn constraints_at(&self, level: usize) -> &ConstraintSet {
+        match level.checked_sub(1).and_then(|behind| self.levels.get(behind)) {
+            Some(level) => &level.constraints,
+            None => &self.constraints,
+        }
     }
 
     /// The constraints to keep; empty for best effort.
@@ -152,6 +189,18 @@ impl StreamCounts {
     }
 }
 
+/// How the promise to a stream stands, as far as the stream itself is concerned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamState {
+    /// As it was made.
+    #[default]
+    Normal,
+    /// A weaker one stands in for it, the so many-th behind the first, from 1.
+    Degraded(u8),
+    /// Nothing is promised.
+    Suspended,
+}
+
 /// Why the promise to a stream is suspended, and until when at least.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Suspended {
@@ -182,8 +231,10 @@ pub(crate) struct Stream {
     pub(crate) tolerance: Span,
     /// What it broke itself, while that suspends its promise.
     pub(crate) suspended: Option<Suspended>,
-    /// Whether its suspension was announced, and not yet its end.
-    pub(crate) told: bool,
+    /// The weaker promises behind its first, if there are such, and which is in force.
+    pub(crate) ladder: Option<Box<Ladder>>,
+    /// How its promise stands as far as that was announced.
+    pub(crate) told: StreamState,
     /// How often it broke it.
     pub(crate) breaches: u64,
     /// Requests that came before its promise was last resumed: a window that holds one of them it has to answer for itself.
@@ -199,20 +250,23 @@ impl Stream {
     /// earlier one. It has no number yet.
     pub(crate) fn new(spec: StreamSpec, density: Density, places: usize) -> Self {
         let monitor = OutcomeMonitor::new(spec.constraints.clone());
+        let behind = spec.levels.iter().map(|level| level.constraints.clone());
+        let ladder = spec.arrivals.as_ref().and_then(|arrivals| Ladder::new(arrivals, &spec.levels));
         Self {
             id: StreamId { slot: 0, generation: 0 },
             digest: digest(&spec, density),
             left: monitor.misses_left().map(|(left, _)| left),
             marks: Marks::new(density),
             police: spec.arrivals.as_ref().map(Policer::new),
-            outcomes: OutcomeLog::new(monitor, places),
+            outcomes: OutcomeLog::new(monitor, places).beside(behind),
             counts: StreamCounts::default(),
             latest: Instant::ZERO,
             warned: None,
             violated: None,
             tolerance: Span::ZERO,
             suspended: None,
-            told: false,
+            ladder,
+            told: StreamState::Normal,
             breaches: 0,
             excused: 0,
             aside: 0,
@@ -230,6 +284,7 @@ impl Stream {
         self.counts = StreamCounts::default();
         (self.warned, self.violated, self.breaches) = (None, None, 0);
         (self.excused, self.aside) = (0, 0);
+        self.ladder.iter_mut().for_each(|ladder| ladder.restart());
         self.struck = Struck::default();
     }
 
@@ -242,7 +297,7 @@ impl Stream {
         next.marks.change(density);
         next.outcomes.continue_from(&self.outcomes);
         next.left = next.outcomes.monitor.misses_left().map(|(left, _)| left);
-        if next.spec.arrivals == self.spec.arrivals {
+        if next.spec.arrivals == self.spec.arrivals && self.level() == 0 {
             core::mem::swap(&mut next.police, &mut self.police);
         }
         let before = core::mem::replace(self, next);
@@ -251,6 +306,41 @@ impl Stream {
         (self.suspended, self.breaches, self.excused) = (before.suspended, before.breaches, before.excused);
         (self.struck, self.aside) = (before.struck, before.aside);
         before
+    }
+
+    /// The level in force, 0 for the first promise.
+    pub(crate) fn level(&self) -> usize {
+        self.ladder.as_ref().map_or(0, |ladder| ladder.level())
+    }
+
+    /// The first request for which that level is in force.
+    pub(crate) fn level_from(&self) -> u64 {
+        self.ladder.as_ref().map_or(0, |ladder| ladder.from())
+    }
+
+    /// How its promise stands, and why if not as it was made.
+    pub(crate) fn state(&self) -> (StreamState, Option<Alarm>) {
+        let ladder = self.ladder.as_ref().filter(|ladder| ladder.level() > 0);
+        match (self.suspended, ladder) {
+            (Some(suspended), _) => (StreamState::Suspended, Some(suspended.alarm)),
+            (None, Some(ladder)) => (StreamState::Degraded(ladder.level() as u8), ladder.alarm),
+            (None, None) => (StreamState::Normal, None),
+        }
+    }
+
+    /// Puts another level in force at `now`: its monitors, which know all that came, and its word, from its first letter that may be
+    /// mandatory. For what came before request number `from` it answers itself.
+    pub(crate) fn change_level(&mut self, now: Instant, level: usize, from: u64) {
+        let (Some(ladder), Some(police)) = (&mut self.ladder, &mut self.police) else { return };
+        self.outcomes.exchange(ladder.level(), level);
+        ladder.change(now, level, from, police);
+        if level == 0 {
+            ladder.alarm = None;
+        }
+        self.marks = Marks::first(self.spec.constraints_at(level).density());
+        self.left = self.outcomes.monitor.misses_left().map(|(left, _)| left);
+        self.excused = self.excused.max(from);
+        self.suspended = None;
     }
 
     /// Before when no request of it conforms: none can be mandatory. One that has sent nothing yet may send all that its curve

@@ -2,6 +2,7 @@
 //! Hedlund's balanced sequences; used for (m,k) patterns by Ramanathan, 1999).
 
 use core::cmp::Ordering;
+use core::fmt;
 
 /// A share of requests `p/q`, `0 ≤ p ≤ q`, `q ≥ 1`: the part that must be served.
 #[derive(Clone, Copy, Debug, Eq)]
@@ -42,6 +43,12 @@ impl Density {
     #[must_use]
     pub const fn ceil_of(self, count: u64) -> u64 {
         (count as u128 * self.p as u128).div_ceil(self.q as u128) as u64
+    }
+}
+
+impl fmt::Display for Density {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.p, self.q)
     }
 }
 
@@ -119,6 +126,13 @@ impl Marks {
     /// Before the first request.
     pub(crate) const fn new(density: Density) -> Self {
         Self { word: BalancedWord::new(density), earned: 0 }
+    }
+
+    /// From the letter on at which any number of requests hold as many mandatory ones as they ever do: what was missed before weighs
+    /// least then (`proof/Ladder.v`, `best_phase`).
+    pub(crate) const fn first(density: Density) -> Self {
+        let last = density.q - 1;
+        Self { word: BalancedWord { density, remainder: last }, earned: last }
     }
 
     /// Goes on with another density: what has been earned of the next mandatory request is kept, rounded up.

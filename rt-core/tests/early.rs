@@ -407,3 +407,20 @@ fn the_tolerance_is_what_the_present_load_leaves() {
     harness.drain();
     assert_eq!((harness.scheduler.suspensions(), harness.mandatory_misses()), ((0, 0), vec![]));
 }
+
+/// Two workers of 7 in 13, and one request a nanosecond: a busy period need not end. All 184 that may come within 182 wait if
+/// dispatch is late by 181, though each round of 13 leaves no more than the last.
+#[test]
+fn what_a_delay_leaves_waiting_is_counted_where_no_busy_period_ends() {
+    let profile = rt_core::LatencyProfile::new(&[5, 8, 8, 10, 12, 13, 13, 13].map(ns)).expect("a profile");
+    let base = config(&[5], 1, 1, 195, Dispatch::Eager);
+    let config = SchedulerConfig { workers: vec![rt_core::Workers { count: 2, batch: 7, profile }], ..base };
+    let spec = promised(ArrivalBound::periodic(ns(1), ns(2)).expect("valid"), (0, 1));
+    let setup = Setup { config, streams: vec![spec], seed: 0, greedy: false, slow: false };
+    let needed = system(&setup.config).admit(&setup.streams).expect("admitted").waiting;
+    let tolerance = system(&setup.config).tolerance(&setup.streams, setup.config.deadline, needed);
+    assert!(needed < 184 && tolerance < ns(181), "{needed} {tolerance:?}");
+    let config = SchedulerConfig { tolerance, queue: needed as usize, ..setup.config.clone() };
+    let bench = attack(&Setup { config, ..setup }, tolerance, false);
+    assert_eq!(bench.harness.mandatory_misses(), []);
+}

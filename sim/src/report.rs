@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use planner::Problem;
 use planner::problem::raw::{Stream, Unit};
-use rt_core::{Constraint, Instant, MissReason, StreamSpec};
+use rt_core::{Constraint, Instant, MissReason, StreamSpec, StreamState};
 use serde::{Serialize, Serializer};
 
 use crate::measure::{Misses, Violations};
@@ -114,6 +114,9 @@ pub struct SafeModeReport {
     /// Whose promise alone is suspended; absent if it concerns all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<String>,
+    /// Which weaker promise is in force instead, from 1; absent if none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<u8>,
 }
 
 impl Report {
@@ -145,8 +148,12 @@ impl Report {
             safe_mode: causes(run)
                 .into_iter()
                 .map(|(instant, stream, cause)| {
-                    let stream = stream.map(|stream| names[stream].clone());
-                    SafeModeReport { at: time(instant), cause, stream }
+                    let level = match stream {
+                        Some((_, StreamState::Degraded(level))) => Some(level),
+                        _ => None,
+                    };
+                    let stream = stream.map(|(stream, _)| names[stream].clone());
+                    SafeModeReport { at: time(instant), cause, stream, level }
                 })
                 .collect(),
             by_variant: by_variant(run),
@@ -210,11 +217,14 @@ fn stream_report(name: String, written: &[String], misses: &Misses) -> StreamRep
     }
 }
 
-/// The causes announced, when, and for whose promise alone.
-pub(crate) fn causes(run: &Run) -> Vec<(Instant, Option<usize>, rt_core::Cause)> {
+/// When a cause was announced, and for whose promise alone, and how that stands.
+type Announced = (Instant, Option<(usize, StreamState)>, rt_core::Cause);
+
+/// The causes announced.
+pub(crate) fn causes(run: &Run) -> Vec<Announced> {
     let shared = run.safe_mode.iter().filter_map(|(at, transition)| Some((*at, None, transition.breach()?)));
     let own = run.suspensions.iter();
-    let own = own.filter_map(|&(at, stream, alarm)| Some((at, Some(stream), alarm?.cause)));
+    let own = own.filter_map(|&(at, stream, state, alarm)| Some((at, Some((stream, state)), alarm?.cause)));
     let mut all: Vec<_> = shared.chain(own).collect();
     all.sort_by_key(|&(at, ..)| at);
     all

@@ -37,7 +37,12 @@ pub(crate) fn problem(times: &[u64], count: usize, deadline: u64, streams: &[Str
 /// A stream as it could have been written, but for its arrivals.
 fn written((i, spec): (usize, &StreamSpec)) -> raw::Stream {
     let constraints = spec.constraints().as_slice().iter().map(ToString::to_string);
-    raw::Stream { name: format!("s{i}"), constraints: constraints.collect(), arrivals: None }
+    raw::Stream {
+        name: format!("s{i}"),
+        constraints: constraints.collect(),
+        arrivals: None,
+        degraded: Vec::new(),
+    }
 }
 
 /// A stream of `any_miss(m,k)` that sends at most `count` in any `length`.

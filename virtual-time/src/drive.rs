@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rt_core::{Alarm, Instant, MissReason, Outcome, Span, Transition, WorkerId};
+use rt_core::{Alarm, Instant, MissReason, Outcome, Span, StreamState, Transition, WorkerId};
 use serde::Serialize;
 
 use crate::policy::{End, Policy, Step};
@@ -77,7 +77,7 @@ pub trait Observer {
     /// Safe mode is entered, left, or given a further cause.
     fn safe_mode(&mut self, now: Instant, transition: Transition);
     /// The promise to a stream is suspended for what it broke itself, or holds again.
-    fn suspension(&mut self, now: Instant, stream: usize, alarm: Option<Alarm>);
+    fn suspension(&mut self, now: Instant, stream: usize, state: StreamState, alarm: Option<Alarm>);
 }
 
 /// Arrivals that go back in time.
@@ -287,7 +287,9 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
                 Step::Start { worker } => self.start(worker),
                 Step::End(end) => self.end(end),
                 Step::SafeMode(transition) => self.observer.safe_mode(self.walk.now, transition),
-                Step::Suspension { stream, alarm } => self.observer.suspension(self.walk.now, stream, alarm),
+                Step::Suspension { stream, state, alarm } => {
+                    self.observer.suspension(self.walk.now, stream, state, alarm);
+                }
                 Step::Wait { until } => {
                     debug_assert!(
                         until.is_none_or(|wake| wake > self.walk.now),

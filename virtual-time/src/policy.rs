@@ -1,6 +1,6 @@
 //! Who decides which request runs, when and where, as the drive asks.
 
-use rt_core::{Alarm, Instant, Outcome, Span, Transition, WorkerId};
+use rt_core::{Alarm, Instant, Outcome, Span, StreamState, Transition, WorkerId};
 
 /// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +25,12 @@ pub enum Step {
     End(End),
     /// Safe mode was entered, left, or given a further cause.
     SafeMode(Transition),
-    /// The promise to one stream is suspended for this reason, or holds again.
+    /// The promise to one stream is suspended for this reason, a weaker one is in force, or it holds again.
     Suspension {
         /// The stream, as arrivals name it.
         stream: usize,
+        /// How it stands.
+        state: StreamState,
         /// What it broke.
         alarm: Option<Alarm>,
     },

@@ -1,6 +1,6 @@
 //! A whole run, kept: every request and every batch, for those who look at each of them.
 
-use rt_core::{Alarm, Instant, Transition};
+use rt_core::{Alarm, Instant, StreamState, Transition};
 
 use crate::drive::{Batch, Observer, Request};
 
@@ -13,8 +13,8 @@ pub struct Run {
     pub batches: Vec<Batch>,
     /// Safe mode as it was entered, left, or given a further cause.
     pub safe_mode: Vec<(Instant, Transition)>,
-    /// When the promise to a stream was suspended, for what it broke itself, or held again.
-    pub suspensions: Vec<(Instant, usize, Option<Alarm>)>,
+    /// When the promise to a stream came to stand so, and what it broke itself.
+    pub suspensions: Vec<(Instant, usize, StreamState, Option<Alarm>)>,
     /// How many streams there are: those of the problem, and those of no promise that sent something.
     pub streams: usize,
 }
@@ -44,7 +44,7 @@ impl Observer for Run {
         self.safe_mode.push((now, transition));
     }
 
-    fn suspension(&mut self, now: Instant, stream: usize, alarm: Option<Alarm>) {
-        self.suspensions.push((now, stream, alarm));
+    fn suspension(&mut self, now: Instant, stream: usize, state: StreamState, alarm: Option<Alarm>) {
+        self.suspensions.push((now, stream, state, alarm));
     }
 }

@@ -46,9 +46,9 @@ impl Policy for Scheduled {
                 Action::Start { worker } => Step::Start { worker },
                 Action::Resolve(resolution) => Step::End(end(resolution)),
                 Action::Event(Event::SafeMode(transition)) => Step::SafeMode(transition),
-                Action::Event(Event::Suspension(Suspension { stream, alarm, .. })) => {
+                Action::Event(Event::Suspension(Suspension { stream, state, alarm, .. })) => {
                     match self.streams.iter().position(|&id| id == stream) {
-                        Some(stream) => Step::Suspension { stream, alarm },
+                        Some(stream) => Step::Suspension { stream, state, alarm },
                         None => continue,
                     }
                 }

@@ -42,9 +42,9 @@ impl Policy for OnDevice {
                 DeviceAction::Start { worker, .. } => Step::Start { worker },
                 DeviceAction::Resolve(_, resolution) => Step::End(end(resolution)),
                 DeviceAction::Event(_, Event::SafeMode(transition)) => Step::SafeMode(transition),
-                DeviceAction::Event(service, Event::Suspension(Suspension { stream, alarm, .. })) => {
+                DeviceAction::Event(service, Event::Suspension(Suspension { stream, state, alarm, .. })) => {
                     match self.streams.iter().position(|&known| known == (service, stream)) {
-                        Some(stream) => Step::Suspension { stream, alarm },
+                        Some(stream) => Step::Suspension { stream, state, alarm },
                         None => continue,
                     }
                 }

@@ -173,6 +173,10 @@ codes! {
     StreamState {
         Normal = 1 "normal" "the promise to the stream holds while those of its service do",
         Suspended = 2 "suspended" "the stream broke what it declared: its promise is suspended",
+        Degraded1 = 3 "degraded-1" "the first of the weaker promises behind its own is in force",
+        Degraded2 = 4 "degraded-2" "the second is",
+        Degraded3 = 5 "degraded-3" "the third is",
+        Degraded4 = 6 "degraded-4" "the fourth is",
     }
 }
 
@@ -200,9 +204,27 @@ impl SafeModeState {
 }
 
 impl StreamState {
-    /// Whether the promise is suspended; so it is in any state that a later version may name.
+    /// Whether nothing is promised; so it is in any state that a later version may name.
     pub const fn is_suspended(self) -> bool {
-        self.code() != Self::Normal.code()
+        !matches!(self.code(), 1 | 3..=6)
+    }
+
+    /// Which promise is in force: 0 for the stream's own, from 1 on the weaker ones behind it; `None` while nothing is promised.
+    pub const fn level(self) -> Option<u8> {
+        match self.code() {
+            1 => Some(0),
+            code @ 3..=6 => Some(code as u8 - 2),
+            _ => None,
+        }
+    }
+
+    /// The state in which that promise is in force; `Unknown(0)` of a level that there is not.
+    pub const fn of_level(level: u8) -> Self {
+        match level {
+            0 => Self::Normal,
+            1..=4 => Self::from_code(level as u16 + 2),
+            _ => Self::Unknown(0),
+        }
     }
 }
 

@@ -80,10 +80,8 @@ pub fn keep(config: &Config, text: Option<&str>) -> Result<()> {
             _ => Ok(()),
         };
     };
-    let draft = path.with_extension("new");
     std::fs::create_dir_all(folder(config))
-        .and_then(|()| std::fs::write(&draft, format!("{OF}{}\n{text}", config.of_file)))
-        .and_then(|()| std::fs::rename(&draft, &path))
+        .and_then(|()| planner::write_atomically(&path, format!("{OF}{}\n{text}", config.of_file).as_bytes()))
         .with_context(|| path.display().to_string())
 }
 
@@ -185,6 +183,21 @@ pub fn without(text: &str, gone: &[Gone]) -> Result<String> {
             let services = services.into_iter().flat_map(|services| services.iter_mut());
             services.for_each(|service| forget(service, class));
         }
+    }
+    Ok(text.to_string())
+}
+
+/// `text` without these services.
+///
+/// # Errors
+/// If it is no TOML.
+pub fn without_services(text: &str, services: &BTreeSet<String>) -> Result<String> {
+    let mut text: DocumentMut = text.parse()?;
+    if let Some(all) = text.get_mut("service").and_then(Item::as_array_of_tables_mut) {
+        let is = |table: &Table| {
+            table.get("name").and_then(Item::as_str).is_some_and(|name| services.contains(name))
+        };
+        all.retain(|table| !is(table));
     }
     Ok(text.to_string())
 }
@@ -292,5 +305,14 @@ workers = 2
             "{text}"
         );
         assert!(without(PRESENT, &[gone("npu", None)]).is_err());
+    }
+
+    #[test]
+    fn a_service_is_left_out_with_all_that_is_its_own() {
+        let text = without_services(PRESENT, &["a".to_owned()].into()).expect("TOML");
+        assert!(
+            !text.contains("\"a\"") && !text.contains("service.stream") && text.contains("\"b\""),
+            "{text}"
+        );
     }
 }

@@ -92,6 +92,14 @@ pub fn stream(name: &str, spec: &StreamSpec) -> raw::Stream {
         name: name.to_owned(),
         constraints: spec.constraints().as_slice().iter().map(ToString::to_string).collect(),
         arrivals: spec.arrivals().map(|curve| arrivals(curve.bounds())),
+        degraded: spec.levels().iter().map(level).collect(),
+    }
+}
+
+fn level(level: &rt_core::Level) -> raw::Level {
+    raw::Level {
+        constraints: level.constraints.as_slice().iter().map(ToString::to_string).collect(),
+        arrivals: arrivals(level.arrivals.bounds()),
     }
 }
 

@@ -47,11 +47,20 @@ impl Announcement {
         Self::new((service, stream, place), State::Service(severity), alarm, (sequence, breaches))
     }
 
-    /// The announcement that a stream is suspended for `alarm`, or no longer if there is none; with its number and the
-    /// stream's breaches so far. `names` are those of the service, of the stream and of the place, as above.
-    pub fn of_stream(names: (&str, &str, &str), alarm: Option<Alarm>, numbers: (u64, u64)) -> Self {
-        let state = if alarm.is_some() { StreamState::Suspended } else { StreamState::Normal };
-        Self::new(names, State::Stream(state), alarm, numbers)
+    /// The announcement that a stream stands so for `alarm`, or as it was promised if there is none; with its number and the
+    /// stream's breaches so far. `names` are those of the service, of the stream and of the place, as above; `instead` is the weaker
+    /// promise that is in force, if one is.
+    pub fn of_stream(
+        names: (&str, &str, &str),
+        (state, instead): (StreamState, &str),
+        alarm: Option<Alarm>,
+        numbers: (u64, u64),
+    ) -> Self {
+        let mut told = Self::new(names, State::Stream(state), alarm, numbers);
+        if state.level().is_some_and(|level| level > 0) {
+            told.text = format!("{instead} is in force: {}", told.text);
+        }
+        told
     }
 
     fn new(
@@ -147,7 +156,8 @@ mod tests {
     fn suspension((service, stream): (&str, &str), sequence: u64, suspended: bool) -> Announcement {
         let evidence = Evidence { limit: 5, seen: 6, window: 100_000_000, stream: None };
         let alarm = Alarm { cause: Cause::ArrivalExcess, evidence, entered: Instant::from_nanos(1_234_567) };
-        Announcement::of_stream((service, stream, ""), suspended.then_some(alarm), (sequence, 4))
+        let state = if suspended { StreamState::Suspended } else { StreamState::Normal };
+        Announcement::of_stream((service, stream, ""), (state, ""), suspended.then_some(alarm), (sequence, 4))
     }
 
     fn check(told: &Announcement, fields: &[(&str, Option<&str>)]) {
@@ -217,6 +227,17 @@ mod tests {
         check(&over, &[("WEIR_STREAM_STATE", Some("normal")), ("WEIR_CAUSE_NUMBER", Some("0"))]);
         assert_eq!(over.line(), "lanes: the promise to stream cam0 holds again");
         assert_ne!(told.subject(), overrun("lanes", 1).subject());
+    }
+
+    #[test]
+    fn a_weaker_promise_is_told_with_what_it_is() {
+        let evidence = Evidence { limit: 5, seen: 6, window: 100_000_000, stream: None };
+        let alarm = Alarm { cause: Cause::ArrivalExcess, evidence, entered: Instant::from_nanos(1_234_567) };
+        let state = (StreamState::of_level(2), "row_miss(8)");
+        let told = Announcement::of_stream(("lanes", "cam0", ""), state, Some(alarm), (11, 4));
+        check(&told, &[("WEIR_STREAM_STATE", Some("degraded-2")), ("WEIR_STREAM_STATE_NUMBER", Some("4"))]);
+        let line = "lanes: degraded-2: row_miss(8) is in force: arrival-excess: stream cam0 sent";
+        assert!(told.line().starts_with(line), "{}", told.line());
     }
 
     #[test]

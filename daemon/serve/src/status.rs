@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rt_core::{Alarm, ArrivalBound, StreamSpec};
 use weir_client::status::{
-    SafeMode, Service as Told, Stage, Stream, Suspended, Suspensions, Tensor, Variant,
+    Level, SafeMode, Service as Told, Stage, Stream, Suspended, Suspensions, Tensor, Variant,
 };
 use weir_engine::{ModelSpec, TensorSpec};
 use weir_plan::plan::{StagePlan, VariantPlan};
@@ -141,6 +141,15 @@ fn suspended(service: &Service, Alarm { cause, evidence: e, entered }: Alarm, st
     }
 }
 
+/// A promise behind a stream's first.
+fn level(level: &rt_core::Level) -> Level {
+    Level {
+        constraints: level.constraints.as_slice().iter().map(ToString::to_string).collect(),
+        arrivals: level.arrivals.bounds().iter().map(ToString::to_string).collect(),
+        declared_per_s: level.arrivals.rate_per_s(),
+    }
+}
+
 /// Those that are there, by name.
 fn streams(service: &Service) -> Vec<Stream> {
     let copy = |(view, spec, reserved, held): (&Arc<StreamView>, &StreamSpec, bool, bool)| {
@@ -169,6 +178,9 @@ fn streams(service: &Service) -> Vec<Stream> {
             missed: fared.missed().map(|(reason, count)| (reason.to_string(), count)).collect(),
             misses_left: fared.misses_left,
             suspended: fared.suspended.map(|alarm| suspended(service, alarm, &view.name)),
+            levels: spec.levels().iter().map(level).collect(),
+            level: fared.degraded.map_or(0, |(level, _)| level),
+            degraded: fared.degraded.map(|(_, alarm)| suspended(service, alarm, &view.name)),
         }
     };
     there.into_iter().map(told).collect()

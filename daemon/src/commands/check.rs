@@ -53,7 +53,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             if whole.services.iter().any(ServiceConfig::is_open) {
                 return Ok(whole);
             }
-            let plan = Plan::of(&whole, resolve_models(&whole)?, &profile);
+            // Read anew only where other models were looked at than are served.
+            let models = if whole.placement.is_some() { resolve_models(&whole)? } else { models };
+            let plan = Plan::of(&whole, models, &profile);
             if !args.no_models {
                 let machine = || profile.fingerprint().differences(&Fingerprint::current());
                 warn_of(&plan.as_ref().map_or_else(|_| machine(), Plan::mismatches));

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use weir_client::Event;
 use weir_client::blocking::Client;
 use weir_client::status::{Status, Stream};
+use weir_client::{Event, StreamState};
 
 use super::Socket;
 use super::watch;
@@ -150,7 +150,7 @@ impl Out {
         if let Event::Suspension(event) = event {
             let since = u64::try_from(event.entered.as_nanos()).unwrap_or(u64::MAX);
             let key = (event.service.clone(), event.stream.clone());
-            let known = match event.state.is_suspended() {
+            let known = match event.state != StreamState::Normal {
                 true => self.suspended.insert(key, since) == Some(since),
                 false => self.suspended.remove(&key).is_none() && since <= self.state_at,
             };

@@ -57,6 +57,9 @@ fn print_placement(placement: &Placement) {
     if !placement.lost.is_empty() {
         say!("  lost for good: {}", placement.lost.join(", "));
     }
+    if !placement.unkept.is_empty() {
+        say!("  promised no more, for what is left does not keep it: {}", placement.unkept.join(", "));
+    }
 }
 
 fn print_service(service: &Service) {
@@ -147,5 +150,16 @@ fn print_stream(stream: &Stream) {
     }
     if let Some(why) = &stream.suspended {
         say!("  {:<16} suspended: {}", "", why.text);
+    }
+    if let Some((why, level)) =
+        stream.degraded.as_ref().zip(stream.levels.get(usize::from(stream.level).wrapping_sub(1)))
+    {
+        say!(
+            "  {:<16} level {} is in force, {}: {}",
+            "",
+            stream.level,
+            level.constraints.join(", "),
+            why.text
+        );
     }
 }

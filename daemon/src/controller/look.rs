@@ -1,18 +1,17 @@
 //! One look for a better placement: asked for, judged, told, and carried out one service after the other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use tracing::{info, warn};
 use weir_os::clock;
 use weir_plan::config::{Config, Mode, ModelChoice, PlacementConfig, ServiceConfig};
 use weir_plan::placed;
 
-use super::solver::{Answer, Question, ask};
-use super::steps::{Hold, Move, order};
+use super::Controller;
+use super::find::Plan;
 use super::verdict::{Proposal, Verdict, verdict};
-use super::{Controller, patience, seen};
 
 /// Why a plan is looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,15 +34,6 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A plan beside what is served.
-struct Plan {
-    answer: Answer,
-    next: Config,
-    /// Services that it has otherwise, in the order in which they move; then those that wait for each other in a circle.
-    moves: Vec<String>,
-    stuck: Vec<String>,
-}
-
 impl Controller<'_> {
     /// Looks for a plan; what comes of it is told, and carried out if that is wanted.
     pub(super) fn place(&mut self, config: &Config, placement: &PlacementConfig, reason: &Reason) {
@@ -64,7 +54,7 @@ impl Controller<'_> {
                 });
             }
         };
-        let Plan { answer, next, moves, stuck } = &plan;
+        let Plan { answer, next, moves, stuck, unkept, .. } = &plan;
         let changes = moves.len() + stuck.len();
         let proposal = Proposal { feasible: answer.feasible, accuracy: answer.accuracy, changes };
         let verdict = verdict(present, proposal, placement.controller.hysteresis);
@@ -72,6 +62,12 @@ impl Controller<'_> {
         let fits = match (answer.feasible, answer.reason.as_deref()) {
             (true, _) => String::new(),
             (false, reason) => format!("; not everything fits ({})", reason.unwrap_or("no plan")),
+        };
+        let unkept = match unkept.is_empty() {
+            true => String::new(),
+            false => {
+                format!("; what is left of the devices does not keep the promise of {}", unkept.join(", "))
+            }
         };
         let told = lines.join("; ");
         let follows = placement.mode == Mode::Follow;
@@ -82,11 +78,13 @@ impl Controller<'_> {
             Verdict::Take if follows => format!("changes, for {reason}{fits}: {told}"),
             Verdict::Take => format!("would change, for {reason}{fits}: {told}"),
         };
+        let line = format!("{line}{unkept}");
         let taken = verdict == Verdict::Take;
         self.conclude(&line, false, |status| {
             (status.looked_ns, status.reason) = (now, reason.to_string());
             (status.accuracy, status.present_accuracy) = (answer.accuracy, present.accuracy);
             status.changes = if taken { lines.clone() } else { Vec::new() };
+            status.unkept.clone_from(&plan.unkept);
         });
         if taken && follows {
             self.carry_out(config, placement, &plan);
@@ -107,57 +105,6 @@ impl Controller<'_> {
             true => info!("placement: {line}"),
             false => {}
         }
-    }
-
-    /// Asks for a plan, and puts it in order.
-    fn find(
-        &self,
-        config: &Config,
-        placement: &PlacementConfig,
-        demand: &BTreeMap<String, f64>,
-    ) -> Result<Plan> {
-        let text = placed::without(config.text(), self.seen.gone())?;
-        let question = Question {
-            program: std::env::current_exe().context("this program's own path")?,
-            file: &config.path,
-            text: &text,
-            demand,
-            limit: placement.limit,
-            patience: patience(placement.limit),
-            folder: &placed::folder(config),
-        };
-        let answer = ask(&question, || self.overview.served.is_draining())?;
-        let text = answer.configuration.as_deref().unwrap_or(config.text());
-        let next = Config::parse(&config.path, text).context("the plan is no configuration")?;
-        let (before, after) = (seen::holds(config), seen::holds(&next));
-        // A device that is lost takes its class's place along where it was the last.
-        let class = |hold: &Hold| {
-            let name = next.placement.as_ref().map(|next| &next.classes[hold.class].name);
-            let class = placement.classes.iter().position(|class| Some(&class.name) == name);
-            class.map(|class| Hold { class, ..hold.clone() })
-        };
-        let candidates: Vec<_> =
-            config.services.iter().filter(|service| service.candidates.is_some()).collect();
-        let holds: Vec<_> = candidates
-            .iter()
-            .map(|service| before.get(&*service.name).cloned().unwrap_or_default())
-            .collect();
-        let mut moves = Vec::new();
-        for (i, service) in candidates.iter().enumerate() {
-            let name = &*service.name;
-            let to = after.get(name).and_then(class);
-            let then = next.services.iter().find(|then| then.name == name);
-            let (Some(to), Some(then)) = (to, then) else { continue };
-            if before.get(name) != Some(&to) || format!("{:?}", service.model) != format!("{:?}", then.model)
-            {
-                moves.push(Move { service: i, to, urgent: self.seen.is_urgent(name) });
-            }
-        }
-        let devices: Vec<_> = placement.classes.iter().map(|class| class.devices).collect();
-        let order = order(&holds, &moves, &devices);
-        let name = |one: usize| candidates[moves[one].service].name.clone();
-        let stuck = (0..moves.len()).filter(|one| !order.contains(one)).map(name).collect();
-        Ok(Plan { moves: order.iter().copied().map(name).collect(), stuck, answer, next })
     }
 
     /// Moves one service after the other, as far as the budget goes; the first that cannot be moved ends it.

@@ -1,6 +1,7 @@
 //! Looks, while requests are served, for a better placement of the services, and tells it or carries it out.
 
 mod demand;
+mod find;
 mod look;
 mod seen;
 mod solver;
@@ -47,13 +48,14 @@ pub(crate) fn run(overview: &Overview) {
     let mut pause = IDLE;
     while !overview.served.is_draining() {
         std::thread::park_timeout(pause);
-        let config = overview.reloads.taken();
-        pause = match &config.placement {
-            Some(placement) if placement.mode != Mode::Off => {
-                controller.look_at(&config, placement);
+        let looks = |placement: &PlacementConfig| placement.mode != Mode::Off;
+        let config = overview.reloads.taken_if(|taken| taken.placement.as_ref().is_some_and(looks));
+        pause = match config.as_ref().and_then(|config| Some((config, config.placement.as_ref()?))) {
+            Some((config, placement)) => {
+                controller.look_at(config, placement);
                 clock::duration(placement.controller.window)
             }
-            _ => {
+            None => {
                 overview.placement.clear();
                 IDLE
             }

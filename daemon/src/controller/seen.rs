@@ -1,7 +1,7 @@
 //! What is seen of the services that are placed: how much is asked of them, how right they answer, and whom a worker has left.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rt_core::{Instant, Span};
 use weir_client::status;
@@ -32,7 +32,7 @@ pub(super) struct Seen {
 struct One {
     demand: Demand,
     /// Which of those that took over from each other it was.
-    instance: usize,
+    instance: Weak<Service>,
     served: u64,
     missed: u64,
     answered: Vec<u64>,
@@ -65,13 +65,13 @@ impl Seen {
 
     fn count(&mut self, length: Span, placement: &PlacementConfig, service: &Arc<Service>) {
         let told = of(service);
-        let instance = Arc::as_ptr(service) as usize;
+        let instance = Arc::downgrade(service);
         let missed: u64 = told.missed.values().sum();
         let answered: Vec<u64> = told.variants.iter().map(|variant| variant.answered).collect();
         let estimator = placement.controller.estimator;
         let one = self.services.entry(told.name.clone()).or_insert_with(|| One {
             demand: Demand::new(estimator, clock::duration(placement.period)),
-            instance,
+            instance: instance.clone(),
             served: told.served,
             missed,
             answered: answered.clone(),
@@ -79,7 +79,7 @@ impl Seen {
             planned: None,
             carries: true,
         });
-        if one.instance != instance {
+        if !one.instance.ptr_eq(&instance) {
             // Its answers are counted anew, its requests are not.
             (one.instance, one.answered) = (instance, vec![0; answered.len()]);
         }
@@ -145,8 +145,27 @@ impl Seen {
 
     /// Whether a service cannot do where it is what is expected of it.
     pub(super) fn is_urgent(&self, name: &str) -> bool {
+        self.has_lost(name) || self.services.get(name).is_some_and(|one| !one.carries)
+    }
+
+    /// Whether a worker of it is lost for good.
+    pub(super) fn has_lost(&self, name: &str) -> bool {
         self.lost.iter().any(|((of, _), (_, given_up))| of == name && *given_up)
-            || self.services.get(name).is_some_and(|one| !one.carries)
+    }
+
+    /// Devices that nobody else may have while a service stays where it is: those that it has left.
+    pub(super) fn held(&self, config: &Config, name: &str) -> Vec<Gone> {
+        let (Some(placement), Some(hold)) = (&config.placement, holds(config).remove(name)) else {
+            return Vec::new();
+        };
+        let class = &placement.classes[hold.class].name;
+        let lost = self.lost.iter().filter(|((of, _), (_, given_up))| of == name && *given_up).count();
+        let numbers: Vec<Option<usize>> = match hold.numbers.is_empty() {
+            true => vec![None; hold.devices.saturating_sub(lost)],
+            false => hold.numbers.into_iter().map(Some).collect(),
+        };
+        let all = numbers.into_iter().map(|number| Gone { class: class.clone(), number });
+        all.filter(|one| one.number.is_none() || !self.gone.contains(one)).collect()
     }
 
     /// Requests a second to plan for, without headroom: what is expected, and of a burst what came.

@@ -44,8 +44,18 @@ pub(crate) struct Answer {
     pub(crate) feasible: bool,
     pub(crate) accuracy: Option<f64>,
     pub(crate) reason: Option<String>,
+    /// Of whose promises something is missing if as little as possible is, and what part.
+    pub(crate) violated: Vec<Violated>,
     /// The whole file as it would be.
     pub(crate) configuration: Option<String>,
+}
+
+/// A promise that does not fit.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Violated {
+    pub(crate) service: String,
+    pub(crate) missing: f64,
 }
 
 /// Asks, and waits for the answer as long as it may take, unless `give_up` says that nobody wants it any more.

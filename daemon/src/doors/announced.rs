@@ -1,6 +1,7 @@
 //! Announcements for the tests of the doors.
 
 use rt_core::{Alarm, Cause, Evidence, Instant, SafeModeState, Severity, Transition};
+use weir_client::StreamState;
 use weir_serve::announcement::Announcement;
 
 /// What a batch that took too long gives rise to.
@@ -15,5 +16,6 @@ pub(super) fn overrun(service: &str, sequence: u64) -> Announcement {
 pub(super) fn suspension((service, stream): (&str, &str), sequence: u64, suspended: bool) -> Announcement {
     let evidence = Evidence { limit: 5, seen: 6, window: 100_000_000, stream: None };
     let alarm = Alarm { cause: Cause::ArrivalExcess, evidence, entered: Instant::from_nanos(1_234_567) };
-    Announcement::of_stream((service, stream, ""), suspended.then_some(alarm), (sequence, 4))
+    let state = if suspended { StreamState::Suspended } else { StreamState::Normal };
+    Announcement::of_stream((service, stream, ""), (state, ""), suspended.then_some(alarm), (sequence, 4))
 }

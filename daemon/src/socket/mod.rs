@@ -179,8 +179,10 @@ mod tests {
         let (_one, all) = client(&hub, EventMask::ALL);
         let (_other, old) = client(&hub, EventMask::ALL.within(1));
         let suspended = alarm(Cause::ArrivalExcess, 5, 6, 100);
-        hub.announce(&Announcement::of_stream(("lanes", "front", ""), Some(suspended), (1, 4)));
-        hub.announce(&Announcement::of_stream(("lanes", "front", ""), None, (2, 4)));
+        let names = ("lanes", "front", "");
+        let (first, second) = ((StreamState::Suspended, ""), (StreamState::Normal, ""));
+        hub.announce(&Announcement::of_stream(names, first, Some(suspended), (1, 4)));
+        hub.announce(&Announcement::of_stream(names, second, None, (2, 4)));
         assert_eq!(events(&old, |event| event.kind()), []);
         let told = events(&all, |event| match *event {
             DaemonFrame::Suspension { state, change: c } => {

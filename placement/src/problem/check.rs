@@ -52,11 +52,7 @@ pub(super) fn problem(raw: raw::Problem) -> Result<Problem, ProblemError> {
         unique(format!("pipelines[{i}].name"), &pipeline.name)?;
         pipelines.push(self::pipeline(&format!("pipelines[{i}]"), pipeline, &classes)?);
     }
-    let problem = Problem { classes, services, pipelines, rounds, switch: raw.switch.unwrap_or(false) };
-    if problem.worth() <= 0.0 {
-        return Err(refuse("services", "demand 0", "something must be demanded, and count"));
-    }
-    Ok(problem)
+    Ok(Problem { classes, services, pipelines, rounds, switch: raw.switch.unwrap_or(false) })
 }
 
 fn service(field: &str, raw: raw::Service, classes: &[(String, u32)]) -> Result<Service, ProblemError> {

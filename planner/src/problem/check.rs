@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::fmt::Display;
 
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, LatencyProfile, MAX_BATCH,
-    MAX_SPAN, MAX_STALLS, MAX_WINDOW, MAX_WORKERS, ParseConstraintError, Span, Stalls, StallsError,
-    StreamSpec, Workers,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, LatencyProfile, Level,
+    MAX_BATCH, MAX_SPAN, MAX_STALLS, MAX_WINDOW, MAX_WORKERS, ParseConstraintError, Span, Stalls,
+    StallsError, StreamSpec, Workers,
 };
 
 use super::{MAX_STREAMS, MAX_TRACE, Problem, ProblemError, raw};
@@ -46,6 +46,9 @@ pub(super) fn problem(raw: raw::Problem) -> Result<Problem, ProblemError> {
         workers.push(kind);
     }
     let streams = check.streams("streams", &raw.streams)?;
+    if !raw.background || stalls.is_some_and(|stalls| stalls.recovery().is_some()) {
+        without_levels("streams", &streams)?;
+    }
     let dispatch = match raw.dispatch {
         raw::Dispatch::Eager => Dispatch::Eager,
         raw::Dispatch::FullOrLatest => Dispatch::FullOrLatest,
@@ -126,14 +129,36 @@ impl Check {
         LatencyProfile::new(&times).map_err(|e| refuse(field, "its times", e))
     }
 
-    fn stream(&self, field: &str, raw: &raw::Stream) -> Result<StreamSpec, ProblemError> {
-        let constraints = constraints(&format!("{field}.constraints"), &raw.constraints)?;
-        let field = format!("{field}.arrivals");
-        match &raw.arrivals {
-            Some(arrivals) => Ok(StreamSpec::promised(constraints, self.curve(&field, arrivals)?)),
-            None if constraints.as_slice().is_empty() => Ok(StreamSpec::best_effort()),
-            None => Err(refuse(&field, "(absent)", "a stream with constraints must declare its arrivals")),
+    fn stream(&self, of: &str, raw: &raw::Stream) -> Result<StreamSpec, ProblemError> {
+        let constraints = constraints(&format!("{of}.constraints"), &raw.constraints)?;
+        let field = format!("{of}.arrivals");
+        let spec = match &raw.arrivals {
+            Some(arrivals) => StreamSpec::promised(constraints, self.curve(&field, arrivals)?),
+            None if constraints.as_slice().is_empty() => StreamSpec::best_effort(),
+            None => {
+                return Err(refuse(
+                    &field,
+                    "(absent)",
+                    "a stream with constraints must declare its arrivals",
+                ));
+            }
+        };
+        self.levels(&format!("{of}.degraded"), &raw.degraded, spec)
+    }
+
+    /// With weaker promises behind the first one of `spec`.
+    fn levels(&self, field: &str, raw: &[raw::Level], spec: StreamSpec) -> Result<StreamSpec, ProblemError> {
+        let refused = |reason: &dyn Display| refuse(field, format!("{} level(s)", raw.len()), reason);
+        let mut levels = Vec::new();
+        for (i, level) in raw.iter().enumerate() {
+            let field = format!("{field}[{i}]");
+            let constraints = constraints(&format!("{field}.constraints"), &level.constraints)?;
+            levels.push(Level {
+                constraints,
+                arrivals: self.curve(&format!("{field}.arrivals"), &level.arrivals)?,
+            });
         }
+        spec.with_levels(levels).map_err(|error| refused(&error))
     }
 
     fn curve(&self, field: &str, raw: &raw::Arrivals) -> Result<ArrivalCurve, ProblemError> {
@@ -225,6 +250,14 @@ impl Check {
             Err(e) => Err(refuse(field, value, format_args!("{e}, in {limits}"))),
         }
     }
+}
+
+/// Refuses weaker promises where a stream cannot change to them.
+pub(super) fn without_levels(field: &str, streams: &[(String, StreamSpec)]) -> Result<(), ProblemError> {
+    let Some(place) = streams.iter().position(|(_, spec)| !spec.levels().is_empty()) else { return Ok(()) };
+    let levels = format!("{} level(s)", streams[place].1.levels().len());
+    let reason = "needs workers of the service's own, background, and stalls without recovery";
+    Err(refuse(&format!("{field}[{place}].degraded"), levels, reason))
 }
 
 fn constraints(field: &str, raw: &[String]) -> Result<ConstraintSet, ProblemError> {

@@ -103,7 +103,7 @@ pub struct Workers {
 }
 
 /// A stream.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stream {
     /// Unique.
@@ -114,6 +114,19 @@ pub struct Stream {
     /// How its requests come; needed with constraints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
+    /// Weaker promises behind the first, from the strongest to the weakest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub degraded: Vec<Level>,
+}
+
+/// A promise behind a stream's first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Level {
+    /// As of the stream.
+    pub constraints: Vec<String>,
+    /// How its requests may come then.
+    pub arrivals: Arrivals,
 }
 
 /// Bounds on arrivals; the least of all that are given counts.

@@ -242,6 +242,7 @@ pub(crate) fn problems() -> impl Strategy<Value = raw::Problem> {
                     name: format!("s{i}"),
                     constraints,
                     arrivals: Some(arrivals),
+                    degraded: Vec::new(),
                 })
                 .collect(),
         })

@@ -2,7 +2,7 @@
 
 use rt_core::{
     Alarm, Dispatch, Instant, LoadMonitor, Outcome, SafeModeConfig, Scheduler, SchedulerConfig, SelectTable,
-    Selector, Shield, Span, StreamSpec, Transition, Workers,
+    Selector, Shield, Span, StreamSpec, StreamState, Transition, Workers,
 };
 use virtual_time::{Batch, Observer, Order, Poisson, Request, Scheduled, drive};
 
@@ -137,7 +137,7 @@ impl Observer for Count {
 
     fn safe_mode(&mut self, _: Instant, _: Transition) {}
 
-    fn suspension(&mut self, _: Instant, _: usize, _: Option<Alarm>) {}
+    fn suspension(&mut self, _: Instant, _: usize, _: StreamState, _: Option<Alarm>) {}
 }
 
 impl Inputs {

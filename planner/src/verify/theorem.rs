@@ -74,7 +74,8 @@ impl System {
             if rhs - lhs < least {
                 (tightest, least, refined) = (Some(Instant { delta, backlog, lhs, rhs }), rhs - lhs, refine);
             }
-            let repeats = repetition.is_some_and(|(from, period)| length > from + period);
+            // And what was lost before the first round may still wait behind all of it.
+            let repeats = repetition.is_some_and(|(from, period)| length > from + period + self.guard + 1);
             if let Some(tightest) = tightest.filter(|_| begun < next || repeats) {
                 // From a period on, another walk may take the repetition for the end.
                 let ends = begun < next && repetition.is_none_or(|(_, period)| length <= period);

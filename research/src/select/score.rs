@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rt_core::{Alarm, Instant, MissReason, Outcome, Transition};
+use rt_core::{Alarm, Instant, MissReason, Outcome, StreamState, Transition};
 use virtual_time::{Batch, Observer, Order, Request, drive};
 
 use super::policy::Policy;
@@ -78,5 +78,5 @@ impl Observer for Count<'_> {
 
     fn safe_mode(&mut self, _: Instant, _: Transition) {}
 
-    fn suspension(&mut self, _: Instant, _: usize, _: Option<Alarm>) {}
+    fn suspension(&mut self, _: Instant, _: usize, _: StreamState, _: Option<Alarm>) {}
 }

@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::OutcomeMonitor;
-use crate::constraint::Constraint;
+use crate::constraint::{Constraint, ConstraintSet};
 use crate::time::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ impl Entry {
 #[derive(Clone, Debug)]
 pub(crate) struct OutcomeLog {
     pub(crate) monitor: OutcomeMonitor,
+    /// By level, of a stream that has several: what would be if another were in force. In place of the one that is, is one of nothing.
+    beside: Box<[OutcomeMonitor]>,
     /// Of each request taken in since the oldest open one. As long as a power of two, of which so many `places` are used.
     marks: Box<[Entry]>,
     places: u32,
@@ -51,6 +53,7 @@ impl OutcomeLog {
     pub(crate) fn new(monitor: OutcomeMonitor, places: usize) -> Self {
         Self {
             monitor,
+            beside: Box::default(),
             marks: vec![Entry::NONE; places.next_power_of_two()].into_boxed_slice(),
             places: places as u32,
             oldest: 0,
@@ -58,6 +61,21 @@ impl OutcomeLog {
             refused: 0,
             violated_at: 0,
         }
+    }
+
+    /// With the constraints of the levels behind the first, that `monitor` was made for. Allocates if there are any.
+    pub(crate) fn beside(mut self, behind: impl ExactSizeIterator<Item = ConstraintSet>) -> Self {
+        if behind.len() > 0 {
+            let all = core::iter::once(ConstraintSet::default()).chain(behind);
+            self.beside = all.map(OutcomeMonitor::new).collect();
+        }
+        self
+    }
+
+    /// Goes from one level to another, of which all is known that came.
+    pub(crate) fn exchange(&mut self, from: usize, to: usize) {
+        core::mem::swap(&mut self.monitor, &mut self.beside[to]);
+        self.beside.swap(from, to);
     }
 
     /// Makes room for so many requests, if it is less, out of `spare`; none may be open. Allocates if nothing there fits.
@@ -71,12 +89,14 @@ impl OutcomeLog {
     /// Goes on where `before` is, in which nothing is open, with the constraints that it was made for.
     pub(crate) fn continue_from(&mut self, before: &Self) {
         self.monitor.continue_from(&before.monitor);
+        self.beside.iter_mut().for_each(|level| level.continue_from(&before.monitor));
         self.violated_at = before.violated_at;
     }
 
     /// Forgets everything; whatever is open is never heard of.
     pub(crate) fn clear(&mut self) {
         self.monitor.clear();
+        self.beside.iter_mut().for_each(OutcomeMonitor::clear);
         (self.oldest, self.next, self.refused) = (0, 0, 0);
     }
 
@@ -121,7 +141,7 @@ impl OutcomeLog {
         }
         // Those refused before it were counted when it became the oldest.
         self.oldest = place.wrapping_add(1);
-        let violated = self.monitor.record(hit);
+        let violated = self.record(hit);
         let violated = self.first(None, violated);
         // Mostly the next is open, and none was refused before it.
         let settled = if self.oldest == self.next {
@@ -131,6 +151,23 @@ impl OutcomeLog {
             next.mark == Mark::Open && next.refused == 0
         };
         if settled { violated } else { self.settle(violated) }
+    }
+
+    /// Records an outcome at all levels; what it violates at the one in force.
+    #[inline]
+    fn record(&mut self, hit: bool) -> Option<Constraint> {
+        for level in &mut self.beside {
+            level.record(hit);
+        }
+        self.monitor.record(hit)
+    }
+
+    /// The same of misses.
+    fn record_misses(&mut self, count: u64) -> Option<Constraint> {
+        for level in &mut self.beside {
+            level.record_misses(count);
+        }
+        self.monitor.record_misses(count)
     }
 
     /// The first violation of those found by now and just now, which is noted.
@@ -148,16 +185,17 @@ impl OutcomeLog {
         while self.oldest != self.next {
             let Entry { mark, refused, .. } = self.entry(self.oldest);
             let (mark, refused) = (*mark, core::mem::take(refused));
-            let missed = self.monitor.record_misses(refused);
+            let missed = self.record_misses(refused);
             violated = self.first(violated, missed);
             if mark == Mark::Open {
                 return violated;
             }
-            let missed = self.monitor.record(mark == Mark::Hit);
+            let missed = self.record(mark == Mark::Hit);
             violated = self.first(violated, missed);
             self.oldest = self.oldest.wrapping_add(1);
         }
-        let missed = self.monitor.record_misses(core::mem::take(&mut self.refused));
+        let refused = core::mem::take(&mut self.refused);
+        let missed = self.record_misses(refused);
         self.first(violated, missed)
     }
 
@@ -205,7 +243,6 @@ impl SpareLogs {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::constraint::ConstraintSet;
 
     fn log(places: usize) -> OutcomeLog {
         let set = ConstraintSet::new(&[Constraint::row_miss(1).expect("valid")]).expect("one");

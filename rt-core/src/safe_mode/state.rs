@@ -1,7 +1,7 @@
 //! What is told of safe mode, as values.
 
 use super::{Cause, Severity};
-use crate::stream::StreamId;
+use crate::stream::{StreamId, StreamState};
 use crate::time::{Instant, Span};
 
 /// What was seen when an assumption broke; [`Cause`] gives the units.
@@ -67,7 +67,7 @@ pub struct Transition {
     pub breaches: u64,
 }
 
-/// The promise to one stream is suspended, or holds again; those to others are not concerned. To be announced on
+/// The promise to one stream is suspended, a weaker one stands in for it, or it holds again; those to others are not concerned. To be announced on
 /// every door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspension {
@@ -75,6 +75,8 @@ pub struct Suspension {
     pub sequence: u64,
     /// Whose promise.
     pub stream: StreamId,
+    /// How it stands from now on.
+    pub state: StreamState,
     /// What the stream itself broke; `None` if its promise holds again.
     pub alarm: Option<Alarm>,
     /// How often the stream broke it since it was added, those that were not announced included.

@@ -31,7 +31,7 @@ use super::queue::{Classes, DEMOTED, MANDATORY, OPTIONAL};
 use super::types::{Action, Event, NEVER, Request, WorkerId};
 use crate::admission::Dispatch;
 use crate::stalls::StallMonitor;
-use crate::stream::MissReason;
+use crate::stream::{MissReason, Stream};
 use crate::time::{Instant, Span};
 
 impl Scheduler {
@@ -358,17 +358,21 @@ impl Scheduler {
     fn pass_marks_back(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) {
         let kind = self.pool.kind(worker);
         let full = kind.workers.batch;
-        let from = self.waiting.before(DEMOTED, now + kind.time).max(skip[DEMOTED]);
-        if self.waiting.class(DEMOTED).len() - from > full / 2 {
+        let first = self.waiting.before(DEMOTED, now + kind.time).max(skip[DEMOTED]);
+        if self.waiting.class(DEMOTED).len() - first > full / 2 {
             return;
         }
         let last = self.waiting.class(MANDATORY).len().min(skip[MANDATORY] + full);
         for index in skip[MANDATORY]..last {
             let place = self.waiting.class(MANDATORY)[index];
-            let older = |r: &Request| r.stream == place.stream && r.deadline < place.deadline;
-            let demoted = self.waiting.class(DEMOTED).from(from).position(older);
+            // What came before a change of levels has no part in what is promised since.
+            let from = self.streams.get(place.stream).map_or(0, Stream::level_from);
+            let older = |r: &Request| {
+                r.stream == place.stream && r.deadline < place.deadline && (from <= r.seq || place.seq < from)
+            };
+            let demoted = self.waiting.class(DEMOTED).from(first).position(older);
             if let Some(found) = demoted
-                && let Some(other) = self.waiting.remove(DEMOTED, from + found)
+                && let Some(other) = self.waiting.remove(DEMOTED, first + found)
                 && let Some(later) = self.waiting.remove(MANDATORY, index)
             {
                 self.waiting.push(MANDATORY, Request { mandatory: true, ..other });

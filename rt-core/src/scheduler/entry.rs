@@ -2,7 +2,7 @@
 
 use super::queue::{MANDATORY, OPTIONAL};
 use super::{Arrival, Outcome, Request, Resolution, Scheduler};
-use crate::safe_mode::{Cause, Evidence};
+use crate::safe_mode::{Alarm, Cause, Evidence};
 use crate::stalls::StallMonitor;
 use crate::stream::{MissReason, StreamId};
 use crate::time::{Instant, Span};
@@ -87,11 +87,17 @@ impl Scheduler {
         if stalled {
             stream.excused = stream.excused.max(seq + 1);
         }
+        if stream.ladder.is_some() && (!late || stalled) {
+            self.observe_levels(id, sent);
+        }
+        let Some(stream) = self.streams.get_mut(id) else {
+            return Some(unknown(arrival, sent, sent + self.config.deadline));
+        };
         let (conforms, class) = match late && !stalled {
             true => self.observe_late(now, id, sent),
             false => match stream.observe(sent) {
                 Some(class) => (true, class),
-                None => self.observe_excess(now, id, sent),
+                None => self.observe_excess(now, id, sent, seq),
             },
         };
         if self.rate_warning.is_some() {
@@ -162,7 +168,7 @@ impl Scheduler {
 
     /// Records a request of `id` that comes early, or where there is or was an excess: whether it conforms, and how much it counts.
     #[inline(never)]
-    fn observe_excess(&mut self, now: Instant, id: StreamId, at: Instant) -> (bool, Class) {
+    fn observe_excess(&mut self, now: Instant, id: StreamId, at: Instant, seq: u64) -> (bool, Class) {
         let tolerance = self.tolerance();
         let Some(stream) = self.streams.get_mut(id) else { return (false, Class::Optional) };
         if let Some((class, early)) = stream.observe_early(at, tolerance) {
@@ -173,6 +179,10 @@ impl Scheduler {
         if let Some((e, until)) = excess {
             let window = e.window.as_nanos();
             let evidence = Evidence { limit: e.allowed, seen: e.seen, window, stream: Some(id) };
+            let alarm = Alarm { cause: Cause::ArrivalExcess, evidence, entered: now };
+            if let Some(class) = self.fall(now, id, alarm, until, seq) {
+                return (true, class);
+            }
             self.suspend(now, id, Cause::ArrivalExcess, evidence, until);
         }
         (conforms, class)

@@ -38,6 +38,11 @@ pub enum HandOverError {
     /// The other one serves none without a declaration, and there are such.
     #[error("a stream must declare its arrivals where no background is served")]
     Undeclared,
+    /// The other one cannot change to weaker promises ([`crate::StreamError::Levels`]), and there are streams that have such.
+    #[error(
+        "a stream has weaker promises behind its first, which shared workers, no background and stalls that are absorbed rule out"
+    )]
+    Levels,
 }
 
 impl Scheduler {
@@ -184,6 +189,11 @@ impl Scheduler {
         let (streams, limit) = (self.streams.len().saturating_sub(ending), next.config.streams);
         if streams > limit {
             return Err(HandOverError::Limit { streams, limit });
+        }
+        if !next.may_change_levels()
+            && self.streams.iter().any(|s| s.ladder.is_some() && !ended.contains(&s.id))
+        {
+            return Err(HandOverError::Levels);
         }
         let undeclared = |s: &Stream| s.spec.arrivals().is_none() && !ended.contains(&s.id);
         if !next.config.background && self.streams.iter().any(undeclared) {

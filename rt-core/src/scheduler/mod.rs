@@ -11,6 +11,7 @@ pub(crate) mod few;
 pub(crate) mod first;
 mod guest;
 mod handover;
+mod levels;
 mod ordered;
 pub(crate) mod pool;
 mod prolong;

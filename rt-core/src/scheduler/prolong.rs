@@ -185,13 +185,20 @@ impl Scheduler {
     pub(super) fn may_be_long(&self) -> bool {
         let shielded =
             || self.shield.is_some() && self.config.background && !self.safe_mode.severity().is_suspended();
-        !self.awaited && !self.quiet && !self.absorbs && (self.ledger.is_empty() || shielded())
+        !self.awaited
+            && !self.waits_for_calm()
+            && !self.quiet
+            && !self.absorbs
+            && (self.ledger.is_empty() || shielded())
     }
 
     /// Whether the shield may be asked at all.
     #[inline]
     pub(super) fn may_prolong(&self, now: Instant) -> bool {
-        !self.awaited && !self.safe_mode.severity().is_suspended() && self.pool.is_on_time(now)
+        !self.awaited
+            && !self.waits_for_calm()
+            && !self.safe_mode.severity().is_suspended()
+            && self.pool.is_on_time(now)
     }
 
     /// How long the shield lets the batch that `worker` starts at `now` take, which is due in `slack`.

@@ -226,6 +226,9 @@ impl Scheduler {
         if !self.config.background && stream.spec.arrivals().is_none() {
             return Err(StreamError::Undeclared);
         }
+        if stream.ladder.is_some() && !self.may_change_levels() {
+            return Err(StreamError::Levels);
+        }
         let demands = stream.spec.demand().is_some();
         if demands && version.is_some_and(|version| !self.ledger.is_current(version)) {
             return Ok(Joined::Stale(Newcomer { stream, shield, version }));
@@ -365,6 +368,7 @@ pub(super) fn life(config: &SchedulerConfig) -> Span {
 /// Places in the log of a stream's outcomes: for as many requests as it may send in the longest `life` of one, and for as many
 /// as the scheduler holds.
 pub(super) fn places(config: &SchedulerConfig, spec: &StreamSpec, life: Span) -> usize {
-    let sent = spec.arrivals().map_or(0, |arrivals| arrivals.count(life)).min(1 << 20) as usize;
+    let curves = spec.arrivals().into_iter().chain(spec.levels().iter().map(|level| &level.arrivals));
+    let sent = curves.map(|arrivals| arrivals.count(life)).max().unwrap_or(0).min(1 << 20) as usize;
     sent + config.queue + config.kinds().map(|kind| kind.profile.max_batch()).sum::<usize>()
 }

@@ -16,26 +16,32 @@ use alloc::vec::Vec;
 use super::Scheduler;
 use super::types::{Event, NEVER};
 use crate::safe_mode::{Alarm, Cause, Evidence, Suspension};
-use crate::stream::{StreamId, Suspended};
+use crate::stream::{StreamId, StreamState, Suspended};
 use crate::time::Instant;
 
-/// The streams whose promise is suspended, or whose present state has not been announced.
+/// Of a stream whose promise stands as it was made, and was told so.
+const NORMAL: (StreamState, StreamState) = (StreamState::Normal, StreamState::Normal);
+
+/// The streams whose promise is suspended, or for which a weaker one stands in, or whose present state has not been announced.
 #[derive(Clone, Debug)]
 pub(super) struct Suspensions {
     listed: Vec<u16>,
     /// How many are suspended.
-    count: usize,
+    pub(super) count: usize,
     /// How often one began or ended.
-    changes: u64,
+    pub(super) changes: u64,
     /// When the first of them may be resumed, or told of; the end of time if there is none.
-    next: Instant,
+    pub(super) next: Instant,
     sequence: u64,
+    /// Another level is to be in force for one of them, as soon as nothing is in the way.
+    pub(super) waits_for_calm: bool,
 }
 
 impl Suspensions {
     /// None, of so many streams. Allocates.
     pub(super) fn new(streams: usize) -> Self {
-        Self { listed: Vec::with_capacity(streams), count: 0, changes: 0, next: NEVER, sequence: 0 }
+        let listed = Vec::with_capacity(streams);
+        Self { listed, count: 0, changes: 0, next: NEVER, sequence: 0, waits_for_calm: false }
     }
 
     /// Whether a stream is suspended, or something is to be told of one.
@@ -48,7 +54,7 @@ impl Suspensions {
         if self.next > now { self.next } else { NEVER }
     }
 
-    fn list(&mut self, slot: u16) {
+    pub(super) fn list(&mut self, slot: u16) {
         if !self.listed.contains(&slot) {
             self.listed.push(slot);
         }
@@ -77,7 +83,7 @@ impl Scheduler {
     /// The streams whose suspension has begun or ended without that being told, as while announcements are inhibited.
     pub fn untold_suspensions(&self) -> impl Iterator<Item = StreamId> + '_ {
         let streams = self.suspensions.listed.iter().filter_map(|&slot| self.streams.at(slot));
-        streams.filter(|stream| stream.told != stream.suspended.is_some()).map(|stream| stream.id)
+        streams.filter(|stream| stream.told != stream.state().0).map(|stream| stream.id)
     }
 
     /// The stream broke what its promise rests on, with effects until `until`.
@@ -112,11 +118,12 @@ impl Scheduler {
             return false;
         }
         self.suspensions.next = NEVER;
+        self.suspensions.waits_for_calm = false;
         let (mut index, before) = (0, self.suspensions.sequence);
         while let Some(&slot) = self.suspensions.listed.get(index) {
             self.resume_stream(now, slot);
             let done =
-                self.streams.at_mut(slot).is_none_or(|stream| stream.suspended.is_none() && !stream.told);
+                self.streams.at_mut(slot).is_none_or(|stream| (stream.state().0, stream.told) == NORMAL);
             if done {
                 self.suspensions.listed.swap_remove(index);
             } else {
@@ -128,6 +135,9 @@ impl Scheduler {
 
     /// Resumes the promise to one stream if nothing of what it broke is left, and tells what has not been told.
     fn resume_stream(&mut self, now: Instant, slot: u16) {
+        if self.settle_level(now, slot) {
+            return;
+        }
         let waits = self.waiting.has_demoted(slot);
         let Some(stream) = self.streams.at_mut(slot) else { return };
         match stream.suspended {
@@ -144,10 +154,10 @@ impl Scheduler {
     }
 
     /// Tells of a stream what has not been told, unless announcements are inhibited.
-    fn tell_suspension(&mut self, now: Instant, slot: u16) {
+    pub(super) fn tell_suspension(&mut self, now: Instant, slot: u16) {
         let inhibited = self.safe_mode.inhibited_until();
         let Some(stream) = self.streams.at_mut(slot) else { return };
-        if stream.told == stream.suspended.is_some() {
+        if stream.told == stream.state().0 {
             return;
         }
         if now < inhibited || !self.told.has_room() {
@@ -160,11 +170,11 @@ impl Scheduler {
     /// Tells how the promise to a stream stands now.
     fn announce_suspension(&mut self, slot: u16) {
         let Some(stream) = self.streams.at_mut(slot) else { return };
-        stream.told = stream.suspended.is_some();
+        let (state, alarm) = stream.state();
+        stream.told = state;
         self.suspensions.sequence += 1;
-        let (sequence, alarm) =
-            (self.suspensions.sequence, stream.suspended.map(|suspended| suspended.alarm));
-        let told = Suspension { sequence, stream: stream.id, alarm, breaches: stream.breaches };
+        let sequence = self.suspensions.sequence;
+        let told = Suspension { sequence, stream: stream.id, state, alarm, breaches: stream.breaches };
         self.told.announce(Event::Suspension(told));
     }
 
@@ -173,7 +183,8 @@ impl Scheduler {
     pub(super) fn end_suspension(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         self.suspensions.count -= usize::from(stream.suspended.take().is_some());
-        if stream.told {
+        stream.ladder = None;
+        if stream.told != StreamState::Normal {
             self.announce_suspension(id.slot);
         }
         self.suspensions.listed.retain(|&listed| listed != id.slot);
@@ -186,13 +197,14 @@ impl Scheduler {
                 suspended.until = now;
                 stream.police.iter_mut().for_each(crate::police::Policer::forget_excess);
             }
+            stream.ladder.iter_mut().for_each(|ladder| ladder.forget_excess(now));
         }
-        if self.suspensions.count > 0 {
+        if !self.suspensions.listed.is_empty() {
             self.look_again(now);
         }
     }
 
-    fn look_again(&mut self, at: Instant) {
+    pub(super) fn look_again(&mut self, at: Instant) {
         self.changed = true;
         self.look_at(at);
         self.suspensions.next = self.suspensions.next.min(at);
@@ -201,7 +213,7 @@ impl Scheduler {
     /// Goes on with the suspensions of another scheduler, whose streams have moved here.
     pub(super) fn continue_suspensions(&mut self, now: Instant, sequence: u64) {
         self.suspensions.sequence = sequence;
-        let suspended = |stream: &&mut crate::stream::Stream| stream.suspended.is_some() || stream.told;
+        let suspended = |stream: &&mut crate::stream::Stream| (stream.state().0, stream.told) != NORMAL;
         for stream in self.streams.iter_mut().filter(suspended) {
             self.suspensions.list(stream.id.slot);
             self.suspensions.count += usize::from(stream.suspended.is_some());

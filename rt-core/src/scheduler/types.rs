@@ -186,6 +186,12 @@ pub enum StreamError {
     /// It declares no arrivals, and no background is served.
     #[error("a stream must declare its arrivals where no background is served")]
     Undeclared,
+    /// It has weaker promises behind its first, which a service of shared workers, without background or whose constraints absorb
+    /// stalls cannot change to.
+    #[error(
+        "weaker promises behind the first need workers of the service's own, background, and constraints that absorb no stalls"
+    )]
+    Levels,
     /// What others left behind, or batches longer than a full one, are still in its way; later they are not.
     #[error("work that its admission does not count is still in its way")]
     Wait,

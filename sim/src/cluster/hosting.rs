@@ -238,7 +238,7 @@ fn host(cluster: &Cluster, seat: &Seat, batching: PolicyKind) -> Option<Box<dyn 
         dispatch: written::Dispatch::Eager,
         background: true,
         workers: vec![workers],
-        streams: vec![written::Stream { name: "s".to_owned(), constraints: Vec::new(), arrivals: None }],
+        streams: vec![written::Stream { name: "s".to_owned(), ..written::Stream::default() }],
     };
     batching.alone(&Problem::from_raw(problem).ok()?).ok()
 }

@@ -1,6 +1,6 @@
 //! What is told of a cluster: requests, answers and their accuracy, in all and by when requests came.
 
-use rt_core::{Alarm, Instant, Outcome, Transition};
+use rt_core::{Alarm, Instant, Outcome, StreamState, Transition};
 use virtual_time::{Batch, Observer, Request};
 
 use super::Cluster;
@@ -122,5 +122,5 @@ impl Observer for Told {
 
     fn safe_mode(&mut self, _: Instant, _: Transition) {}
 
-    fn suspension(&mut self, _: Instant, _: usize, _: Option<Alarm>) {}
+    fn suspension(&mut self, _: Instant, _: usize, _: StreamState, _: Option<Alarm>) {}
 }

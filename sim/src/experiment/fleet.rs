@@ -232,7 +232,7 @@ fn largest_load(one: &Static, models: &[Variant], workers: usize, deadline: Span
         }
         fn batch(&mut self, _: &crate::Batch) {}
         fn safe_mode(&mut self, _: Instant, _: rt_core::Transition) {}
-        fn suspension(&mut self, _: Instant, _: usize, _: Option<rt_core::Alarm>) {}
+        fn suspension(&mut self, _: Instant, _: usize, _: rt_core::StreamState, _: Option<rt_core::Alarm>) {}
     }
     let within = |load: f64| {
         let Ok(source) = Process::Poisson.arrivals(load, stream_seed(0, 0)) else { return false };

@@ -1,10 +1,12 @@
 //! What a run is measured by, heard as it happens.
 
 use planner::Problem;
-use rt_core::{Alarm, Cause, Instant, Outcome, Selector, Transition};
+use rt_core::{Alarm, Cause, Instant, Outcome, Selector, StreamState, Transition};
 
+use super::cluster::{Moments, at};
 use super::quantity::Quantity;
 use super::system::System;
+use crate::cluster::{BUCKET, Bucket};
 use crate::measure::{Measures, Misses, Quantiles, StreamMeasure};
 use virtual_time::{Batch, Observer, PipelineObserver, Request, SourceEnd, StageBatch};
 
@@ -26,6 +28,8 @@ pub(super) struct Heard {
     requests: (u64, u64),
     /// Of a pipeline, how many workers are kept in use since when, and worker-seconds before.
     in_use: Option<(Instant, usize, f64)>,
+    /// The same, and what came, by ten seconds.
+    buckets: Vec<(Bucket, f64)>,
     /// How many there are.
     workers: usize,
     latest: Instant,
@@ -45,6 +49,7 @@ impl Heard {
             unannounced: 0,
             requests: (0, 0),
             in_use: None,
+            buckets: Vec::new(),
             workers: system.pipeline.as_ref().map_or(0, |of| of.workers()),
             latest: Instant::ZERO,
         }
@@ -89,6 +94,45 @@ impl Heard {
         number.unwrap_or(f64::NAN)
     }
 
+    /// Of a pipeline the same of what came within each ten seconds.
+    pub(super) fn moments(mut self, quantities: &[Quantity]) -> Moments {
+        if let Some((since, count, _)) = self.in_use {
+            self.kept(since, self.latest, count);
+        }
+        // What ends after the last source has come is no moment of its own.
+        let buckets = self.buckets.iter().take_while(|(bucket, _)| bucket.arrived > 0).enumerate();
+        let whole = (BUCKET as usize * self.workers) as f64;
+        let moment = |(i, (bucket, in_use)): (usize, &(Bucket, f64))| {
+            let of = |&quantity: &Quantity| match quantity {
+                Quantity::InUse => in_use / whole,
+                other => at(bucket, other, BUCKET as f64),
+            };
+            ((i as u64 * BUCKET) as f64, quantities.iter().map(of).collect())
+        };
+        let mut moments: Moments = buckets.map(moment).collect();
+        // Nor are the last seconds, if they are no ten.
+        moments.pop();
+        moments
+    }
+
+    fn bucket(&mut self, of: Instant) -> &mut (Bucket, f64) {
+        let i = (of.as_nanos() / 1_000_000_000 / BUCKET) as usize;
+        if i >= self.buckets.len() {
+            self.buckets.resize(i + 1, (Bucket::default(), 0.0));
+        }
+        &mut self.buckets[i]
+    }
+
+    /// So many workers were kept in use from one instant to another.
+    fn kept(&mut self, mut from: Instant, to: Instant, workers: usize) {
+        while from < to {
+            let next = (from.as_nanos() / 1_000_000_000 / BUCKET + 1) * BUCKET * 1_000_000_000;
+            let end = Instant::from_nanos(next).min(to);
+            self.bucket(from).1 += workers as f64 * end.since(from).as_secs_f64();
+            from = end;
+        }
+    }
+
     fn in_use_on_average(&self) -> Option<f64> {
         let (since, count, before) = self.in_use?;
         let seconds = self.latest.as_nanos() as f64 / 1e9;
@@ -105,6 +149,11 @@ impl PipelineObserver for Heard {
         self.latest = self.latest.max(ended);
         self.requests.0 += end.requests;
         self.requests.1 += end.lost;
+        let bucket = &mut self.bucket(arrival).0;
+        bucket.arrived += 1;
+        if end.outcome == Outcome::Served {
+            (bucket.served, bucket.accuracy) = (bucket.served + 1, bucket.accuracy + end.accuracy);
+        }
         match end.outcome {
             Outcome::Served => {
                 self.measures.streams[stream].served(ended.since(arrival), Some(end.accuracy));
@@ -123,6 +172,7 @@ impl PipelineObserver for Heard {
 
     fn in_use(&mut self, now: Instant, workers: usize) {
         let (since, count, before) = self.in_use.unwrap_or_default();
+        self.kept(since, now, count);
         self.in_use = Some((now, workers, before + count as f64 * now.since(since).as_secs_f64()));
         self.latest = self.latest.max(now);
     }
@@ -161,7 +211,7 @@ impl Observer for Heard {
         }
     }
 
-    fn suspension(&mut self, now: Instant, stream: usize, alarm: Option<Alarm>) {
+    fn suspension(&mut self, now: Instant, stream: usize, _: StreamState, alarm: Option<Alarm>) {
         if alarm.is_some_and(|alarm| alarm.cause != Cause::ConstraintViolated) {
             self.suspended[stream].get_or_insert(now);
         }

@@ -37,7 +37,7 @@ pub struct Cell {
     pub rate: f64,
     /// Over the runs, of each quantity. Of a run that has none, as the latency of no answers, nothing.
     pub estimates: Vec<Estimate>,
-    /// Of clusters the same of what came from each of these seconds on.
+    /// Of clusters and pipelines the same of what came from each of these seconds on.
     pub moments: Vec<(f64, Vec<Estimate>)>,
 }
 

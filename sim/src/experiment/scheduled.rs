@@ -66,7 +66,7 @@ impl Scheduled {
         let times = (1..=base.max_batch()).map(|batch| number(base.bound(batch)));
         let (count, batch) = (inputs.workers, inputs.batch);
         let workers = vec![written::Workers { count, batch, time: None, times: Some(times.collect()) }];
-        let stream = written::Stream { name: "s0".to_owned(), constraints: Vec::new(), arrivals: None };
+        let stream = written::Stream { name: "s0".to_owned(), ..written::Stream::default() };
         let problem = Problem::from_raw(written::Problem {
             unit: written::Unit::Ns,
             deadline: number(inputs.latency),

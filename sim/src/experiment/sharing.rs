@@ -7,7 +7,7 @@ use rt_core::{ArrivalCurve, MAX_BATCH, MAX_SPAN, Span, StreamSpec};
 
 use super::service::Service;
 use super::system::System;
-use super::{ExperimentError, raw, refuse};
+use super::{ExperimentError, raw};
 use crate::policy::{SharedKind, work_per_s};
 use crate::process::{Process, ProcessError, Source, stream_seed};
 
@@ -54,6 +54,7 @@ impl Sharing {
                             windows: windows.clone(),
                             ..written::Arrivals::default()
                         }),
+                        degraded: Vec::new(),
                     });
                 }
             }
@@ -155,18 +156,11 @@ impl System {
         sharing: &raw::Sharing,
         service: Service,
     ) -> Result<Self, ExperimentError> {
-        let wrong = [
-            ("deadline", raw.deadline.is_some()),
-            ("workers", !raw.workers.is_empty()),
-            ("streams", !raw.streams.is_empty()),
-            ("variants", !raw.variants.is_empty()),
-            ("fleet", raw.fleet.is_some()),
-            ("pipeline", raw.pipeline.is_some()),
-            ("service", service.stall() > Span::ZERO),
-        ];
-        if let Some(&(name, _)) = wrong.iter().find(|(_, wrong)| *wrong) {
-            return Err(refuse(field(name), "", "must be none of services that share workers"));
-        }
+        Self::nothing_beside(
+            "sharing",
+            (field, raw, &service),
+            "must be none of services that share workers",
+        )?;
         let sharing = Sharing::new(&field("sharing"), sharing)
             .map_err(|error| ExperimentError::System { name: raw.name.clone(), error })?;
         let streams = sharing.streams();
@@ -175,21 +169,7 @@ impl System {
             periods: vec![None; streams.len()],
             // A partition has a worker for each service.
             accuracy: vec![None; raw.sharing.as_ref().map_or(0, |of| of.workers.max(of.services.len()))],
-            written: written::Problem {
-                unit: written::Unit::Ns,
-                deadline: Number::whole(1),
-                guard: Number::default(),
-                stalls: None,
-                dispatch: raw.dispatch,
-                background: true,
-                workers: vec![written::Workers {
-                    count: 1,
-                    batch: 1,
-                    time: Some(Number::whole(1)),
-                    times: None,
-                }],
-                streams,
-            },
+            written: Self::stands_in(raw, streams),
             service,
             queue: raw.queue,
             selector: None,

@@ -63,7 +63,9 @@ impl Experiment {
                 Quantity::Certified => point.shared.as_ref().map_or(f64::NAN, |told| told.admitted),
                 other => heard.quantity(other),
             };
-            Ok((quantities.iter().map(number).collect(), Moments::new()))
+            let all = quantities.iter().map(number).collect();
+            let over_time = self.figures.iter().any(|figure| figure.over_time);
+            Ok((all, if over_time { heard.moments(&quantities) } else { Moments::new() }))
         };
         let all: Vec<(Vec<f64>, Moments)> =
             (0..self.size()).into_par_iter().map(run).collect::<Result<_, ExperimentError>>()?;

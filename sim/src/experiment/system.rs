@@ -57,6 +57,43 @@ pub(super) struct Certified {
 }
 
 impl System {
+    /// Refuses what a system has that is another's, which has only what is called `own`.
+    pub(super) fn nothing_beside(
+        own: &str,
+        (field, raw, service): (&impl Fn(&str) -> String, &Raw, &Service),
+        reason: &str,
+    ) -> Result<(), ExperimentError> {
+        let there = [
+            ("deadline", raw.deadline.is_some()),
+            ("workers", !raw.workers.is_empty()),
+            ("streams", !raw.streams.is_empty()),
+            ("variants", !raw.variants.is_empty()),
+            ("fleet", raw.fleet.is_some()),
+            ("sharing", raw.sharing.is_some()),
+            ("pipeline", raw.pipeline.is_some()),
+            ("service", service.stall() > Span::ZERO),
+        ];
+        match there.iter().find(|(name, there)| *there && *name != own) {
+            Some(&(name, _)) => Err(refuse(field(name), "", reason)),
+            None => Ok(()),
+        }
+    }
+
+    /// A problem of one worker with these streams, where another one counts.
+    pub(super) fn stands_in(raw: &Raw, streams: Vec<written::Stream>) -> written::Problem {
+        let one = Number::whole(1);
+        written::Problem {
+            unit: written::Unit::Ns,
+            deadline: one,
+            guard: Number::default(),
+            stalls: None,
+            dispatch: raw.dispatch,
+            background: true,
+            workers: vec![written::Workers { count: 1, batch: 1, time: Some(one), times: None }],
+            streams,
+        }
+    }
+
     /// Checks `raw`, the `index`th of its experiment, whose batches take as `service` says unless it says otherwise.
     pub(super) fn new(
         index: usize,
@@ -79,7 +116,12 @@ impl System {
             for _ in 0..kind.count {
                 let constraints = kind.constraints.clone();
                 let arrivals = period.map(|period| declaration(Declare::Periodic, 1, period.as_nanos(), 0.0));
-                streams.push(written::Stream { name: format!("s{}", streams.len()), constraints, arrivals });
+                streams.push(written::Stream {
+                    name: format!("s{}", streams.len()),
+                    constraints,
+                    arrivals,
+                    degraded: Vec::new(),
+                });
                 periods.push(period);
             }
         }
@@ -106,11 +148,7 @@ impl System {
             }
             (None, false, _) => {}
             (Some(_), true, true) => {
-                streams.push(written::Stream {
-                    name: "s0".to_owned(),
-                    constraints: Vec::new(),
-                    arrivals: None,
-                });
+                streams.push(written::Stream { name: "s0".to_owned(), ..written::Stream::default() });
                 periods.push(None);
                 let time = Some(Number::whole(1));
                 workers.push(written::Workers { count: 1, batch: 1, time, times: None });

@@ -81,12 +81,13 @@ impl Experiment {
             let mut shown = vec![figure.series];
             shown.extend((!figure.over_time).then(|| figure.groups.unwrap_or(Dimension::X)));
             if figure.over_time
-                && (figure.groups.is_some() || self.systems.iter().any(|s| s.cluster.is_none()))
+                && (figure.groups.is_some()
+                    || self.systems.iter().any(|s| s.cluster.is_none() && s.pipeline.is_none()))
             {
                 return Err(refuse(
                     format!("{field}.over-time"),
                     true,
-                    "must be of clusters, and without groups",
+                    "must be of clusters or pipelines, and without groups",
                 ));
             }
             shown.extend(figure.panels);

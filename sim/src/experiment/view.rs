@@ -56,7 +56,7 @@ pub(super) struct Figure {
     pub(super) panels: Option<Dimension>,
     /// Bars in a group for each of these, instead of lines over `x`.
     pub(super) groups: Option<Dimension>,
-    /// Of clusters: lines over the seconds of a run, instead of over `x`.
+    /// Of clusters and pipelines: lines over the seconds of a run, instead of over `x`.
     #[serde(default)]
     pub(super) over_time: bool,
     /// What is fixed to one of its values.

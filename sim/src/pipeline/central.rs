@@ -1,4 +1,4 @@
-//! Rivals with one queue for each stage: a free worker takes the first of its stage, up to its batch.
+//! Rivals with one queue for each stage: a free worker takes the first of its stage, up to its batch. Plans stay, or follow the demand.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -6,6 +6,7 @@ use rt_core::{Instant, Span, WorkerId};
 use virtual_time::{Arriving, Child, PipelinePolicy, PipelineStep};
 
 use super::cluster::{Cluster, Plan, Post};
+use super::follow::Follow;
 
 /// In which order requests of a stage wait, and what is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,16 +15,25 @@ pub(super) enum Line {
     Fifo,
     /// By the deadlines of their sources; nothing is given up.
     Earliest,
+    /// The same, but what cannot be in time any more is given up.
+    InTime,
     /// By local deadlines, parts of the whole in proportion to batch times; what cannot keep its own is given up.
     Split,
+    /// By local deadlines that are equal along a path; what cannot keep its own is given up.
+    Tasks,
 }
 
-/// A plan that stays, and a queue for each stage.
+/// A plan, and a queue for each stage.
 pub(super) struct Central<'a> {
     cluster: &'a Cluster,
     line: Line,
-    posts: Vec<Post>,
-    /// Of each stage, how long a request may stay there under [`Line::Split`].
+    posts: Vec<Option<Post>>,
+    /// Who is asked first: the most accurate where a plan follows the demand.
+    order: Vec<WorkerId>,
+    follow: Option<Follow<'a>>,
+    /// Why there was no plan, if so once.
+    failed: Option<String>,
+    /// Of each stage, how long a request may stay there under [`Line::Split`] and [`Line::Tasks`].
     budgets: Vec<Span>,
     /// Of each stage, by when it is due, and by token: as they came.
     waiting: Vec<BTreeSet<(Instant, u64)>>,
@@ -44,23 +54,70 @@ impl<'a> Central<'a> {
             *time = cluster.time(post).max(*time);
         }
         Self {
-            budgets: budgets(cluster, &times),
+            budgets: if line == Line::Tasks { cluster.equal_parts() } else { budgets(cluster, &times) },
+            order: (0..posts.len()).collect(),
+            follow: None,
+            failed: None,
             waiting: vec![BTreeSet::new(); stages],
             running: vec![Vec::new(); posts.len()],
             came: HashMap::new(),
             given_up: VecDeque::new(),
             cluster,
             line,
-            posts,
+            posts: posts.into_iter().map(Some).collect(),
+        }
+    }
+
+    /// Workers as `follow` has them from time to time.
+    ///
+    /// # Errors
+    /// If it has no plan.
+    pub(super) fn following(cluster: &'a Cluster, follow: Follow<'a>, line: Line) -> Result<Self, String> {
+        let plan = follow.plan()?;
+        let mut central = Self::new(cluster, &plan, line);
+        central.posts.resize(cluster.workers, None);
+        central.running.resize(cluster.workers, Vec::new());
+        central.follow = Some(follow);
+        central.sort();
+        Ok(central)
+    }
+
+    /// Why there was no plan, if so once.
+    pub(super) fn failed(self) -> Option<String> {
+        self.failed
+    }
+
+    /// The most accurate are asked first.
+    fn sort(&mut self) {
+        let accuracy =
+            |post: &Option<Post>| post.map_or(0.0, |post| self.cluster.tree.variant(post.model).accuracy);
+        let mut order: Vec<WorkerId> = (0..self.posts.len()).collect();
+        order.sort_by(|&a, &b| accuracy(&self.posts[b]).total_cmp(&accuracy(&self.posts[a])));
+        self.order = order;
+    }
+
+    /// Gives workers the posts of the plan for what came, as many as may be those they have.
+    fn look(&mut self, now: Instant) {
+        let Some(follow) = &mut self.follow else { return };
+        follow.look(now);
+        match follow.plan() {
+            Ok(plan) => {
+                plan.given_to(&mut self.posts, |_, _| {});
+                self.sort();
+            }
+            Err(error) => self.failed = self.failed.take().or(Some(error)),
         }
     }
 
     /// A request comes to a stage.
     fn wait(&mut self, now: Instant, stage: usize, token: u64, came: Instant) {
+        if let Some(follow) = &mut self.follow {
+            follow.came(stage);
+        }
         let due = match self.line {
             Line::Fifo => now,
-            Line::Earliest => came + self.cluster.tree.deadline,
-            Line::Split => now + self.budgets[stage],
+            Line::Earliest | Line::InTime => came + self.cluster.tree.deadline,
+            Line::Split | Line::Tasks => now + self.budgets[stage],
         };
         self.came.insert(token, came);
         self.waiting[stage].insert((due, token));
@@ -124,12 +181,16 @@ impl PipelinePolicy for Central<'_> {
         if let Some(token) = self.given_up.pop_front() {
             return PipelineStep::DropRequest(token);
         }
-        for worker in 0..self.posts.len() {
-            let post = self.posts[worker];
+        if self.follow.as_ref().is_some_and(|follow| now >= follow.look) {
+            self.look(now);
+        }
+        for i in 0..self.order.len() {
+            let worker = self.order[i];
+            let Some(post) = self.posts[worker] else { continue };
             if !self.running[worker].is_empty() || self.waiting[post.model.stage].is_empty() {
                 continue;
             }
-            if self.line == Line::Split {
+            if matches!(self.line, Line::InTime | Line::Split | Line::Tasks) {
                 self.give_up(now, post);
             }
             if let Some(token) = self.given_up.pop_front() {
@@ -140,11 +201,15 @@ impl PipelinePolicy for Central<'_> {
             self.running[worker].extend(first.map(|(_, token)| token));
             return PipelineStep::Start { worker, model: post.model };
         }
-        PipelineStep::Wait { until: None }
+        PipelineStep::Wait { until: self.follow.as_ref().map(|follow| follow.look) }
     }
 
     fn batch(&self, worker: WorkerId) -> impl Iterator<Item = u64> + '_ {
         self.running[worker].iter().copied()
+    }
+
+    fn in_use(&self) -> usize {
+        self.posts.iter().flatten().count()
     }
 }
 

@@ -83,6 +83,25 @@ impl Plan {
         self.posts.iter().map(|&(_, count)| count).sum()
     }
 
+    /// Gives workers these posts, as many as may be those they have; `leaves` is told who gives one up.
+    pub(super) fn given_to(&self, posts: &mut [Option<Post>], mut leaves: impl FnMut(usize, Post)) {
+        let mut wanted = self.posts.clone();
+        for (worker, post) in posts.iter_mut().enumerate() {
+            match wanted.iter_mut().find(|(other, count)| Some(*other) == *post && *count > 0) {
+                Some((_, count)) => *count -= 1,
+                None => {
+                    if let Some(post) = post.take() {
+                        leaves(worker, post);
+                    }
+                }
+            }
+        }
+        let mut left = wanted.iter().flat_map(|&(post, count)| std::iter::repeat_n(post, count));
+        for post in posts.iter_mut().filter(|post| post.is_none()) {
+            *post = left.next();
+        }
+    }
+
     /// The post of each of its workers.
     pub(super) fn each(&self) -> impl Iterator<Item = Post> + '_ {
         self.posts.iter().flat_map(|&(post, count)| std::iter::repeat_n(post, count))

@@ -12,10 +12,10 @@ use super::routes::{Fill, Routes, Shares};
 use crate::dice::Dice;
 
 /// Demand is looked at, and plans and tables made anew, so often: `solve_interval` of the released program.
-const LOOK: Span = Span::from_millis(1000);
+pub(super) const LOOK: Span = Span::from_millis(1000);
 
 /// What is left of the weight of an observation after each further one: `ewma_decay` of 1.6, a centre of mass.
-const DECAY: f64 = 1.6 / 2.6;
+pub(super) const DECAY: f64 = 1.6 / 2.6;
 
 /// How sources find a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,21 +136,10 @@ impl<'a> Loki<'a> {
 
     /// Gives workers the posts of another plan, as many as may be those they have; what waits at others moves.
     fn change(&mut self, plan: Arc<Plan>) {
-        let mut wanted = plan.posts.clone();
         let mut moving = Vec::new();
-        for (worker, post) in self.posts.iter_mut().enumerate() {
-            match wanted.iter_mut().find(|(other, count)| Some(*other) == *post && *count > 0) {
-                Some((_, count)) => *count -= 1,
-                None => {
-                    let stage = post.take().map(|post| post.model.stage);
-                    moving.extend(self.waiting[worker].drain(..).filter_map(|one| Some((stage?, one))));
-                }
-            }
-        }
-        let mut left = wanted.iter().flat_map(|&(post, count)| std::iter::repeat_n(post, count));
-        for post in self.posts.iter_mut().filter(|post| post.is_none()) {
-            *post = left.next();
-        }
+        plan.given_to(&mut self.posts, |worker, post| {
+            moving.extend(self.waiting[worker].drain(..).map(|one| (post.model.stage, one)));
+        });
         self.plan = plan;
         for (stage, one) in moving {
             // Where least waits for what can be done.

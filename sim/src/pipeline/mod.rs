@@ -6,6 +6,7 @@
 mod accuracy;
 mod central;
 mod cluster;
+mod follow;
 mod hardware;
 pub(crate) mod heard;
 mod inferline;
@@ -31,6 +32,7 @@ use crate::dice::Dice;
 use central::{Central, Line};
 pub use cluster::Cluster;
 use cluster::Plan;
+use follow::{Follow, Followed, Rule};
 use loki::{Early, Front, Loki, Style};
 use ordered::Ordered;
 use planner::Planner;
@@ -54,6 +56,10 @@ pub enum PipelineKind {
     LokiNoDrop,
     /// The most accurate variants on as few workers as keep the deadline for 99 % in a trial, as InferLine plans.
     InferLine,
+    /// The same models on as few workers as carry the demand seen, and on all beyond: hardware scaling alone.
+    HardwareScaling,
+    /// Each task by itself as Proteus places services, for the demand seen, on all workers.
+    ProteusTasks,
     /// The most accurate variants; each stage has a part of the deadline, and gives up what cannot keep it.
     Split,
     /// The most accurate variants, each stage first come first served; nothing is given up.
@@ -83,11 +89,13 @@ pub struct Planned {
     planner: Planner,
     /// InferLine's, by demand.
     fewest: Mutex<HashMap<u64, Arc<Plan>>>,
+    /// Of those that follow the demand.
+    followed: Followed,
 }
 
 impl PipelineKind {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Loki,
         Self::LokiTables,
         Self::LokiProgram,
@@ -95,6 +103,8 @@ impl PipelineKind {
         Self::LokiLastTask,
         Self::LokiNoDrop,
         Self::InferLine,
+        Self::HardwareScaling,
+        Self::ProteusTasks,
         Self::Split,
         Self::StageFifo,
         Self::StageEdf,
@@ -112,6 +122,8 @@ impl PipelineKind {
             Self::LokiLastTask => "loki-last-task",
             Self::LokiNoDrop => "loki-no-drop",
             Self::InferLine => "inferline",
+            Self::HardwareScaling => "hardware-scaling",
+            Self::ProteusTasks => "proteus-tasks",
             Self::Split => "split",
             Self::StageFifo => "stage-fifo",
             Self::StageEdf => "stage-edf",
@@ -127,11 +139,20 @@ impl PipelineKind {
             Self::LokiPerTask => Early::PerTask,
             Self::LokiLastTask => Early::LastTask,
             Self::LokiNoDrop => Early::Never,
-            Self::InferLine | Self::Split | Self::StageFifo | Self::StageEdf | Self::Ordered => return None,
+            _ => return None,
         };
         let front = if matches!(self, Self::LokiTables) { Front::Table } else { Front::KeepsUp };
         let fill = if matches!(self, Self::LokiProgram) { Fill::Ascending } else { Fill::Descending };
         Some(Style { front, fill, early })
+    }
+
+    /// Which demand its plan follows, and how requests wait, if it is none of Loki's.
+    const fn follows(self) -> Option<(Rule, Line)> {
+        match self {
+            Self::HardwareScaling => Some((Rule::Hardware, Line::InTime)),
+            Self::ProteusTasks => Some((Rule::Tasks, Line::Tasks)),
+            _ => None,
+        }
     }
 
     /// Plays `arrivals` of sources on `planned`, as [`drive_pipeline`]; it is told that `demand` sources a second come on
@@ -160,6 +181,12 @@ impl PipelineKind {
             let mut ordered = Ordered::new(cluster, &plan).map_err(PipelineError::Plan)?;
             return Ok(drive_pipeline(&mut ordered, tree, seeds.0, arrivals, service, observer)?);
         }
+        if let Some((rule, line)) = self.follows() {
+            let follow = Follow::new(planned, rule, demand);
+            let mut central = Central::following(cluster, follow, line).map_err(PipelineError::Plan)?;
+            drive_pipeline(&mut central, tree, seeds.0, arrivals, service, observer)?;
+            return central.failed().map_or(Ok(()), |error| Err(PipelineError::Plan(error)));
+        }
         let line = match self {
             Self::Split => Line::Split,
             Self::StageEdf => Line::Earliest,
@@ -175,7 +202,7 @@ impl Planned {
     /// No plan made yet.
     #[must_use]
     pub fn new(cluster: Cluster) -> Self {
-        Self { cluster, planner: Planner::default(), fewest: Mutex::default() }
+        Self { cluster, planner: Planner::default(), fewest: Mutex::default(), followed: Followed::default() }
     }
 
     /// The cluster.

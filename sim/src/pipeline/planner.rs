@@ -9,7 +9,7 @@ use super::cluster::{Cluster, Plan};
 const STEP: f64 = 1.02;
 
 /// Requests for further stages count so many times, as in the configurations of the released program (`beta`).
-const MARGIN: f64 = 1.05;
+pub(super) const MARGIN: f64 = 1.05;
 
 /// Plans for one cluster at any demand, each worked out once.
 #[derive(Debug, Default)]

@@ -173,7 +173,7 @@ impl Policy for Staged<'_> {
                 PipelineAction::Event(Event::SafeMode(transition)) => Step::SafeMode(transition),
                 PipelineAction::Event(Event::Suspension(told)) => {
                     match self.streams.iter().position(|&(id, _)| id == told.stream) {
-                        Some(stream) => Step::Suspension { stream, alarm: told.alarm },
+                        Some(stream) => Step::Suspension { stream, state: told.state, alarm: told.alarm },
                         None => continue,
                     }
                 }

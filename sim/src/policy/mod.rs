@@ -256,7 +256,7 @@ impl PolicyKind {
 }
 
 /// Requests that all workers serve within the deadline, in full batches.
-fn within_deadline(problem: &Problem) -> usize {
+pub(crate) fn within_deadline(problem: &Problem) -> usize {
     let rounds = |kind: &Workers| (problem.deadline.as_nanos() / kind.batch_time().as_nanos()) as usize;
     problem.workers.iter().map(|kind| kind.count * kind.batch * rounds(kind)).sum::<usize>().max(1)
 }

@@ -24,7 +24,7 @@ use rt_core::{ArrivalCurve, Instant, Span};
 pub use rates::{OverRates, Point, over_rates};
 
 use crate::dice::Dice;
-use crate::policy::{PlayError, scheduled};
+use crate::policy::{PlayError, scheduled, within_deadline};
 use crate::process::{Process, ProcessError, stream_seed};
 use crate::statistics::student;
 use coming::Coming;
@@ -106,7 +106,7 @@ pub enum RareError {
 /// [`RareError`].
 pub fn violations(question: &Question<'_>, progress: &mut dyn FnMut(f64)) -> Result<Violations, RareError> {
     let path = question.path(question.seed)?;
-    let capacity = question.capacity();
+    let capacity = within_deadline(question.problem) as f64;
     let Tried { mut levels, mut steps_per_s } = find(&path, (capacity, question.seed), question.effort / 32)?;
     loop {
         match question.estimate(&levels, steps_per_s, progress) {
@@ -153,18 +153,9 @@ impl Question<'_> {
         };
         let sources = self.arrivals.iter().enumerate().map(source).collect::<Result<Vec<_>, _>>()?;
         // As many as can be answered in time, and as many again; what is beyond is missed whether it is kept or not.
-        let queue = (2.0 * self.capacity()) as usize + 16;
+        let queue = 2 * within_deadline(self.problem) + 16;
         let policy = scheduled(self.problem, queue, self.problem.streams.len()).map_err(PlayError::from)?;
         Ok(Path::new(policy, Coming::new(sources), Record::new(self.stream, &constraints)))
-    }
-
-    /// As many requests can wait and still be answered in time.
-    fn capacity(&self) -> f64 {
-        let deadline = self.problem.deadline.as_nanos();
-        let of = |kind: &rt_core::Workers| {
-            kind.count as u64 * kind.batch as u64 * (deadline / kind.batch_time().as_nanos()).max(1)
-        };
-        self.problem.workers.iter().map(of).sum::<u64>().max(1) as f64
     }
 
     fn estimate(
@@ -184,7 +175,8 @@ impl Question<'_> {
                 Begun { from: Instant::ZERO + Span::from_nanos(length.as_nanos() / 20), sum: 0.0 };
             let end = (Instant::ZERO + length, limit);
             let path = self.path(seed)?;
-            let (steps, _) = path.go(levels, (self.capacity(), seed), end, &mut begun)?;
+            let (steps, _) =
+                path.go(levels, (within_deadline(self.problem) as f64, seed), end, &mut begun)?;
             if steps >= limit { Err(RareError::TooMuch) } else { Ok((begun.sum, steps)) }
         };
         let counted = length.as_secs_f64() * 19.0 / 20.0;

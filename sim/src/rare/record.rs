@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rt_core::{Alarm, Constraint, Instant, Outcome, Transition};
+use rt_core::{Alarm, Constraint, Instant, Outcome, StreamState, Transition};
 use virtual_time::{Batch, Observer, Request};
 
 /// The latest requests of one stream of a run. A copy goes on by itself.
@@ -96,7 +96,7 @@ impl Observer for Record {
 
     fn batch(&mut self, _: &Batch) {}
     fn safe_mode(&mut self, _: Instant, _: Transition) {}
-    fn suspension(&mut self, _: Instant, _: usize, _: Option<Alarm>) {}
+    fn suspension(&mut self, _: Instant, _: usize, _: StreamState, _: Option<Alarm>) {}
 }
 
 #[cfg(test)]

@@ -6,4 +6,5 @@ mod pipelines;
 mod place;
 mod profile;
 mod prompt;
+mod random;
 mod tune;

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 /// One worker, 2 ms a request; `period` decides whether the load can be promised.
-fn problem(period_us: u32) -> String {
+pub(super) fn problem(period_us: u32) -> String {
     format!(
         r#"{{"unit": "us", "deadline": 6000, "workers": [{{"count": 1, "batch": 1, "time": 2000}}],
             "streams": [{{"name": "cam0", "constraints": ["any_miss(1,2)"],
@@ -30,7 +30,7 @@ fn deployment() -> Deployment {
 }
 
 /// Runs `weir` with this standard input.
-fn fed(arguments: &[&str], input: &str) -> Output {
+pub(super) fn fed(arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(weir())
         .args(arguments)
         .stdin(Stdio::piped())
@@ -42,49 +42,12 @@ fn fed(arguments: &[&str], input: &str) -> Output {
     child.wait_with_output().expect("ended")
 }
 
-fn code(output: &Output) -> Option<i32> {
+pub(super) fn code(output: &Output) -> Option<i32> {
     output.status.code()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-#[test]
-fn random_arrivals_are_told_in_numbers_and_what_is_no_model_is_refused() {
-    let asked = |model: &str, more: &[&str]| {
-        let mut arguments = vec!["certify", "--problem", "-", "--arrivals", model, "--steps", "100000"];
-        arguments.extend(more);
-        fed(&arguments, &problem(4000))
-    };
-    let found = asked("cam0=poisson:400", &["--json", "--horizon", "1h"]);
-    assert_eq!(code(&found), Some(0), "{}", stderr(&found));
-    let found: Value = serde_json::from_slice(&found.stdout).expect("JSON");
-    let number = |field: &str| found[0][field].as_f64().expect("a number");
-    assert!(0.0 < number("low") && number("low") < number("per_s") && number("per_s") < number("high"));
-    assert!((number("expected") / number("per_s") / 3600.0 - 1.0).abs() < 1e-9, "{found}");
-    let told = text(&asked("bursts:100:4", &[]).stdout);
-    assert!(
-        told.contains("a violation of any_miss(1,2) begins every") && told.contains("nothing is proved"),
-        "{told}"
-    );
-    for (model, expected) in [
-        ("often", "--arrivals = often: must be poisson:RATE"),
-        ("poisson:many", "rate = many: is no number"),
-        ("poisson:-1", "arrivals of cam0: rate = -1: must be in 1e-9..=1e9"),
-        ("cam1=poisson:1", "--arrivals = cam1=poisson:1: no such stream (cam0)"),
-        ("mmpp:10:5", "state = 5: must be WEIGHT@TIME"),
-        ("gone.csv", "--arrivals = gone.csv"),
-    ] {
-        let refused = asked(model, &[]);
-        assert!(code(&refused) == Some(2) && stderr(&refused).contains(expected), "{}", stderr(&refused));
-    }
-    let refused = asked("poisson:1", &["--confidence", "1"]);
-    assert!(
-        stderr(&refused).contains("--confidence = 1: must be above 0.5 and below 1"),
-        "{}",
-        stderr(&refused)
-    );
 }
 
 #[test]

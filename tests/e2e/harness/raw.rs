@@ -35,10 +35,16 @@ impl Raw {
 
     /// What `read` makes of the next frame; `None` at the end of the connection.
     pub(crate) fn next<T>(&mut self, read: impl FnOnce(&DaemonFrame<'_>) -> T) -> Option<T> {
+        self.next_of(|_, frame| read(frame))
+    }
+
+    /// The same with the id that the frame has.
+    pub(crate) fn next_of<T>(&mut self, read: impl FnOnce(u64, &DaemonFrame<'_>) -> T) -> Option<T> {
         loop {
             let whole = self.buffer.next_frame().expect("the daemon sends frames");
             if let Some((header, body)) = whole {
-                return Some(read(&DaemonFrame::decode(&header, body).expect("a frame of the protocol")));
+                let frame = DaemonFrame::decode(&header, body).expect("a frame of the protocol");
+                return Some(read(header.id, &frame));
             }
             match self.socket.read(self.buffer.space()) {
                 Ok(0) => return None,

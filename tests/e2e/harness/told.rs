@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use weir_client::blocking::Client;
-use weir_client::{Event, EventMask, SafeModeCause, SafeModeEvent, SuspensionEvent};
+use weir_client::{Event, EventMask, SafeModeCause, SafeModeEvent, StreamState, SuspensionEvent};
 
 use super::{Daemon, PATIENCE, not_checked, now};
 
@@ -61,6 +61,17 @@ impl Listener {
             assert!(self.hear(PATIENCE), "nothing more is told: {:?}", self.suspensions);
         }
         &self.suspensions
+    }
+
+    /// The first time that `stream` is told to stand so.
+    pub(crate) fn until_it_stands(&mut self, stream: &str, state: StreamState) -> SuspensionEvent {
+        loop {
+            let stands = |told: &&SuspensionEvent| told.stream == stream && told.state == state;
+            if let Some(told) = self.suspensions.iter().find(stands) {
+                return told.clone();
+            }
+            assert!(self.hear(PATIENCE), "nothing more is told: {:?}", self.suspensions);
+        }
     }
 
     fn listen(&mut self) {

@@ -10,6 +10,7 @@ mod devices;
 mod early;
 mod floods;
 mod joins;
+mod ladder;
 mod observers;
 mod pipelines;
 mod recorded;

@@ -14,6 +14,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_client::{Answer, RequestId};
 
+mod apart;
+
 /// Requests a second of who is asked much, and of the others.
 const MUCH: u64 = 60;
 const LITTLE: u64 = 8;

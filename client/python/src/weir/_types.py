@@ -30,8 +30,10 @@ CAUSE_WORDS = (
 STATE_WORDS = ("unknown", "normal", "warning", "safe-mode", "lost")
 #: From this state on the promises do not hold.
 SUSPENDED = 3
-#: The state of a stream whose promise holds while those of its service do; in any other it is suspended.
+#: The states of a stream whose promise holds while those of its service do, and those in which a weaker one is in force, from the
+#: first on; in any other it is suspended.
 STREAM_NORMAL = 1
+STREAM_DEGRADED = range(3, 7)
 
 
 #: Seconds between attempts of a client that connects again to register a stream whose name is in use: mostly by its connection
@@ -270,12 +272,15 @@ class SafeMode:
 
 @dataclass(frozen=True)
 class Suspension:
-    """The promise to one stream is suspended, for it broke what it declared, or holds again; those to others stand."""
+    """The promise to one stream is suspended, for it broke what it declared, or a weaker one is in force, or it holds again; those to
+    others stand."""
 
     service: str
     stream: str
-    #: Whether its promise is suspended now.
+    #: Whether nothing is promised now.
     active: bool
+    #: Which promise is in force: 0 for the stream's own, from 1 on the weaker ones behind it; ``None`` while nothing is promised.
+    level: int | None
     #: What it broke, such as ``"arrival-excess"``; ``"unknown"`` where its promise holds again.
     cause: str
     #: Among the streams of the service; safe mode counts for itself.

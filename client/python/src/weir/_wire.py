@@ -14,6 +14,7 @@ from ._types import (
     CAUSE_WORDS,
     MISS_WORDS,
     STATE_WORDS,
+    STREAM_DEGRADED,
     STREAM_NORMAL,
     SUSPENDED,
     Array,
@@ -289,7 +290,8 @@ def event(told: Frame) -> Event:
         why = word(CAUSE_WORDS, cause)
         evidence = (limit, seen, window_ns, breaches, text)
         if told.kind == EVENT_SUSPENSION:
-            return Suspension(service, stream, state != STREAM_NORMAL, why, sequence, entered_ns, *evidence)
+            level = state - STREAM_DEGRADED.start + 1 if state in STREAM_DEGRADED else 0 if state == STREAM_NORMAL else None
+            return Suspension(service, stream, level is None, level, why, sequence, entered_ns, *evidence)
         name = word(STATE_WORDS, state)
         return SafeMode(service, name, state >= SUSPENDED, why, sequence, entered_ns, stream, *evidence)
     if told.kind == EVENT_MISSES_LEFT:

@@ -19,6 +19,9 @@ use weir_plan::config::Config;
 pub(super) const REFUTERS: Refuters =
     Refuters { service: sim::refute, device: sim::refute_shared, pipeline: sim::refute_pipeline };
 
+/// Nothing is shown.
+const NONE: Refuters = Refuters { service: |_| None, device: |_| None, pipeline: |_| None };
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Configuration file
@@ -38,33 +41,35 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    // Estimates are of promises, refused or not.
+    let refuters = if args.random.is_asked() { NONE } else { REFUTERS };
     let (made, output) = match (&args.file, &args.problem) {
         (Some(file), _) => {
             let config = Config::load(file)?;
             let beside = || file.with_extension("certificate.json");
             let output = args.output.clone().or(config.daemon.certificate.clone()).unwrap_or_else(beside);
-            (certificate(&config, REFUTERS)?, Some(output))
+            (certificate(&config, refuters)?, Some(output))
         }
         (None, Some(file)) => {
             let made = match read_question(file)? {
                 Question::One(problem) => {
                     let mut claim = planner::certify(&problem);
                     if !claim.admissible {
-                        claim.refutation = sim::refute(&problem);
+                        claim.refutation = (refuters.service)(&problem);
                     }
                     Certificate::new(made_by(), BTreeMap::new(), vec![claim])
                 }
                 Question::Shared(problem) => {
                     let mut claim = planner::certify_shared(&problem);
                     if !claim.admissible {
-                        claim.refutation = sim::refute_shared(&problem);
+                        claim.refutation = (refuters.device)(&problem);
                     }
                     Certificate::of_shared(made_by(), claim)
                 }
                 Question::Pipeline(problem) => {
                     let mut claim = planner::certify_pipeline(&problem);
                     if !claim.admissible {
-                        claim.refutation = sim::refute_pipeline(&problem);
+                        claim.refutation = (refuters.pipeline)(&problem);
                     }
                     Certificate::of_pipeline(made_by(), claim)
                 }

@@ -84,6 +84,14 @@ fn print(answer: &Answer) {
             for violated in answer.violated.iter().flatten() {
                 say!("  {}: {:.1} % of what keeps it", violated.service, violated.missing * 100.0);
             }
+            let missing: f64 = answer.violated.iter().flatten().map(|of| of.missing).sum();
+            if let Some(bound) = answer.missing_bound.filter(|bound| bound + 1e-4 < missing) {
+                say!(
+                    "  {:.1} % in sum; {:.1} % are sure: a longer --limit may tell",
+                    missing * 100.0,
+                    bound * 100.0
+                );
+            }
             return;
         }
         (false, Some("demand")) => {

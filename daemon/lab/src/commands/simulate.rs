@@ -150,9 +150,12 @@ fn print(report: &Report) {
         say!("served by variant, the base first: {}", counts.join(", "));
     }
     for mode in &report.safe_mode {
-        match &mode.stream {
-            Some(stream) => say!("promise to {stream} suspended at {}: {}", mode.at, mode.cause),
-            None => say!("safe mode at {}: {}", mode.at, mode.cause),
+        match (&mode.stream, mode.level) {
+            (Some(stream), None) => say!("promise to {stream} suspended at {}: {}", mode.at, mode.cause),
+            (Some(stream), Some(level)) => {
+                say!("level {level} of {stream} in force at {}: {}", mode.at, mode.cause);
+            }
+            (None, _) => say!("safe mode at {}: {}", mode.at, mode.cause),
         }
     }
 }

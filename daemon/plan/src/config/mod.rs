@@ -170,6 +170,8 @@ pub struct ServiceConfig {
     pub streams: usize,
     /// What the plan computes the largest rate for.
     pub constraints: Vec<Constraint>,
+    /// Weaker ones that stand in for them while more comes than they allow, from the strongest to the weakest.
+    pub degraded: Vec<ConstraintSet>,
     /// How late a periodic request may come when the plan states a rate.
     pub jitter: Span,
     /// Where it is written down when requests came; of a service on a device that of its device.

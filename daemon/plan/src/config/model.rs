@@ -10,7 +10,7 @@ use weir_engine::{Backend, EngineKind, Isolation, SimulatedTime};
 
 /// What answers a service's requests: the base variant first, which the promise is computed for, then more accurate
 /// ones.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ModelChoice {
     /// Models of the manifest, by name.
     Named(Vec<String>),
@@ -19,7 +19,7 @@ pub enum ModelChoice {
 }
 
 /// What a simulated engine pretends to be.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SimulatedModel {
     /// The times that it waits out, `times[b-1]` for a batch of `b`.
     pub times: Vec<SimulatedTime>,

@@ -187,6 +187,8 @@ pub(super) struct Service {
     pub(super) background: bool,
     pub(super) streams: u64,
     pub(super) constraints: Vec<Constraint>,
+    /// Weaker ones, from the strongest to the weakest.
+    pub(super) degraded: Vec<Vec<Constraint>>,
     pub(super) jitter: String,
     pub(super) record: Option<PathBuf>,
     pub(super) record_limit: Option<u64>,
@@ -227,6 +229,7 @@ impl Default for Service {
             background: true,
             streams: 64,
             constraints: Vec::new(),
+            degraded: Vec::new(),
             jitter: "5ms".into(),
             record: None,
             record_limit: None,
@@ -325,6 +328,8 @@ pub(super) struct Stream {
     pub(super) name: String,
     /// Those of the service if absent; an empty list is best effort.
     pub(super) constraints: Option<Vec<Constraint>>,
+    /// Those of the service if absent, and the constraints are as well.
+    pub(super) degraded: Option<Vec<Vec<Constraint>>>,
     #[serde(default)]
     pub(super) arrivals: Vec<Arrival>,
 }

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, MAX_BATCH, MAX_SPAN, MAX_STALLS, Span,
-    Stalls, StreamSpec,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Level, LevelError, MAX_BATCH, MAX_SPAN,
+    MAX_STALLS, Span, Stalls, StreamSpec,
 };
 
 use super::check::{Check, Refused, all, shown};
@@ -49,6 +49,7 @@ pub(super) struct Promise {
     background: bool,
     streams: usize,
     constraints: Vec<Constraint>,
+    degraded: Vec<ConstraintSet>,
     jitter: Span,
     reserved: Vec<ReservedStream>,
 }
@@ -148,12 +149,16 @@ impl Check<'_> {
         let tolerance = self.tolerance((&field("tolerance"), stated), room, early);
         let stalls = raw.stalls.as_ref().map(|stalls| self.stalls(&field("stalls"), stalls)).transpose();
         let constraints = self.constraints(&field("constraints"), &raw.constraints);
+        let possible = (early, raw.stalls.as_ref().is_none_or(|stalls| stalls.by == HeldBy::Deadline));
+        let degraded = self.degraded(&field("degraded"), &raw.degraded, possible);
+        let degraded = degraded.and_then(|levels| self.ladder(&field("degraded"), &constraints, levels));
         let mut names = HashSet::new();
         let count = raw.stream.len() as u64;
         let reserved = all(std::mem::take(&mut raw.stream).into_iter().enumerate().map(|(i, stream)| {
             let at = format!("{at}.stream[{i}]");
             let named = self.name(&format!("{at}.name"), stream.name.clone(), &mut names);
-            let stream = self.stream(&at, stream, constraints.as_ref().ok())?;
+            let defaults = constraints.as_ref().ok().zip(degraded.as_ref().ok());
+            let stream = self.stream(&at, stream, defaults, possible)?;
             if !background && stream.spec.arrivals().is_none() {
                 let reason = "must declare how its requests come where background = false";
                 return Err(self.refuse(&format!("{at}.arrivals"), "[]", reason));
@@ -184,6 +189,7 @@ impl Check<'_> {
             background,
             streams: streams? as usize,
             constraints: constraints?.as_slice().to_vec(),
+            degraded: degraded?,
             jitter: jitter?,
             reserved: reserved?,
         })
@@ -231,16 +237,24 @@ impl Check<'_> {
         &self,
         at: &str,
         raw: raw::Stream,
-        defaults: Option<&ConstraintSet>,
+        defaults: Option<(&ConstraintSet, &Vec<ConstraintSet>)>,
+        possible: (bool, bool),
     ) -> Result<ReservedStream, Refused> {
+        let inherits = raw.constraints.is_none();
         let constraints = match raw.constraints {
             Some(list) => self.constraints(&format!("{at}.constraints"), &list),
-            None => defaults.cloned().ok_or(Refused),
+            None => defaults.map(|(set, _)| set.clone()).ok_or(Refused),
+        };
+        let behind = format!("{at}.degraded");
+        let degraded = match &raw.degraded {
+            Some(levels) => self.degraded(&behind, levels, possible),
+            None if inherits => defaults.map(|(_, levels)| levels.clone()).ok_or(Refused),
+            None => Ok(Vec::new()),
         };
         let field = format!("{at}.arrivals");
         let arrivals = raw.arrivals.iter().enumerate();
         let bounds = all(arrivals.map(|(i, arrival)| self.arrival(&format!("{field}[{i}]"), arrival)));
-        let (constraints, bounds) = (constraints?, bounds?);
+        let (constraints, bounds, degraded) = (constraints?, bounds?, degraded?);
         let spec = match (constraints.as_slice().is_empty(), bounds.is_empty()) {
             (true, true) => StreamSpec::best_effort(),
             (false, true) => {
@@ -253,7 +267,43 @@ impl Check<'_> {
                 StreamSpec::promised(constraints, curve)
             }
         };
+        let shown = || format!("{} level(s)", degraded.len());
+        let spec = with_ladder(spec, &degraded).map_err(|reason| self.refuse(&behind, &shown(), reason))?;
         Ok(ReservedStream { name: raw.name, spec })
+    }
+
+    /// Weaker promises, where a service has workers of its own and background, and its constraints absorb no stalls.
+    fn degraded(
+        &self,
+        field: &str,
+        raw: &[Vec<raw::Constraint>],
+        (own, unstalled): (bool, bool),
+    ) -> Result<Vec<ConstraintSet>, Refused> {
+        if !raw.is_empty() && !own {
+            let reason = "is not possible where services share workers, in a pipeline, nor with background = false: remove it";
+            return Err(self.refuse(field, &format!("{} level(s)", raw.len()), reason));
+        }
+        if !raw.is_empty() && !unstalled {
+            let reason = "is not possible where constraints may absorb stalls: say stalls.by = \"deadline\"";
+            return Err(self.refuse(field, &format!("{} level(s)", raw.len()), reason));
+        }
+        all(raw.iter().enumerate().map(|(i, level)| self.constraints(&format!("{field}[{i}]"), level)))
+    }
+
+    /// The same behind the constraints of a service, if they are a ladder whatever a stream declares.
+    fn ladder(
+        &self,
+        field: &str,
+        first: &Result<ConstraintSet, Refused>,
+        levels: Vec<ConstraintSet>,
+    ) -> Result<Vec<ConstraintSet>, Refused> {
+        let (Ok(first), Ok(bound)) = (first, ArrivalBound::window(1, MAX_SPAN)) else { return Ok(levels) };
+        let curve = ArrivalCurve::new(&[bound]).map_err(|_| Refused)?;
+        let any = StreamSpec::promised(first.clone(), curve);
+        match with_ladder(any, &levels) {
+            Ok(_) => Ok(levels),
+            Err(reason) => Err(self.refuse(field, &format!("{} level(s)", levels.len()), reason)),
+        }
     }
 
     fn constraints(&self, field: &str, raw: &[raw::Constraint]) -> Result<ConstraintSet, Refused> {
@@ -285,7 +335,27 @@ impl Check<'_> {
     }
 }
 
+/// With weaker promises behind its own, each for as many requests as leave no more that must be served.
+fn with_ladder(spec: StreamSpec, levels: &[ConstraintSet]) -> Result<StreamSpec, String> {
+    if levels.is_empty() {
+        return Ok(spec);
+    }
+    let first = spec.demand().ok_or_else(|| LevelError::NoFirst.to_string())?;
+    let levels: Result<Vec<_>, _> = levels.iter().map(|set| Level::behind(first, set.clone())).collect();
+    let levels = levels.map_err(|error| error.to_string())?;
+    spec.with_levels(levels).map_err(|error| error.to_string())
+}
+
 impl ServiceConfig {
+    /// What a stream is promised that asks for `spec`: with the service's own constraints, the weaker ones behind them as well.
+    #[must_use]
+    pub fn laddered(&self, spec: StreamSpec) -> StreamSpec {
+        if spec.constraints().as_slice() != self.constraints || spec.demand().is_none() {
+            return spec;
+        }
+        with_ladder(spec.clone(), &self.degraded).unwrap_or(spec)
+    }
+
     pub(super) fn of(name: String, at: &str, runs: Runs, promise: Promise) -> Self {
         Self {
             name,
@@ -314,6 +384,7 @@ impl ServiceConfig {
             background: promise.background,
             streams: promise.streams,
             constraints: promise.constraints,
+            degraded: promise.degraded,
             jitter: promise.jitter,
             record: runs.place.record,
             reserved: promise.reserved,

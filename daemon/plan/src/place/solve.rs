@@ -1,6 +1,7 @@
 //! The best plan of a box; and where not all fits, what is least missing, or the largest part of the demand that does.
 
 use rt_core::Span;
+use weir_os::clock;
 
 use super::judge::{Certifier, after};
 use super::offers::{Offer, Offers};
@@ -12,6 +13,8 @@ use crate::config::ServiceConfig;
 pub const PROVEN: f64 = 0.001;
 /// The part of the demand that fits is known as closely.
 const EXACT: f64 = 0.0005;
+/// Where not all fits, each further question has that part of the time at least.
+const LITTLE: u64 = 16;
 /// What is missing counts so much more than accuracy.
 const FIRST: f64 = 1e6;
 
@@ -44,23 +47,34 @@ impl Site {
     /// # Errors
     /// If the profile lacks a model, or the file cannot be completed.
     pub fn solve(&self, limit: Span) -> Result<Placement, PlaceError> {
+        let end = after(limit);
+        // All of it together ends about then; each part has a little at least.
+        let left = || end.since(clock::now()).max(Span::from_nanos(limit.as_nanos() / LITTLE));
         let question = Question::new(self, 1.0, false)?;
         let mut placement = question.best(limit, true)?;
         if placement.feasible || placement.reason == Some(Reason::Time) {
             return Ok(placement);
         }
         let resting = Question::new(self, 0.0, false)?;
-        if !resting.fits(limit) {
-            placement.reason = Some(Reason::Promises);
-            placement.violated = Question::new(self, 0.0, true)?.least_violated(limit);
-            return Ok(placement);
+        match resting.fits(left()) {
+            Some(true) => {}
+            Some(false) => {
+                placement.reason = Some(Reason::Promises);
+                placement.violated = Question::new(self, 0.0, true)?.least_violated(left());
+                return Ok(placement);
+            }
+            None => return Ok(Placement { reason: Some(Reason::Time), ..placement }),
         }
         let (mut fits, mut fails) = (0.0, 1.0);
         while fails - fits > EXACT {
             let middle = f64::midpoint(fits, fails);
-            if Question::new(self, middle, false)?.fits(limit) { fits = middle } else { fails = middle }
+            match Question::new(self, middle, false)?.fits(left()) {
+                Some(true) => fits = middle,
+                Some(false) => fails = middle,
+                None => break,
+            }
         }
-        let best = Question::new(self, fits, false)?.best(limit, true)?;
+        let best = Question::new(self, fits, false)?.best(left(), true)?;
         Ok(Placement { feasible: false, reason: Some(Reason::Demand), factor: Some((fits, fails)), ..best })
     }
 
@@ -116,12 +130,13 @@ impl<'a> Question<'a> {
         Certifier::new(self.site, (&self.services, &self.offers), (self.factor, whole), after(limit))
     }
 
-    /// Whether all fits.
-    fn fits(&self, limit: Span) -> bool {
+    /// Whether all fits; `None` if there was no time to find out.
+    fn fits(&self, limit: Span) -> Option<bool> {
         let mut items = self.items();
         items.iter_mut().flatten().for_each(|item| item.value = 0.0);
         let mut judge = self.judge(false, limit);
-        search(&items, &self.rooms(), (None, f64::NEG_INFINITY), &mut judge).best.is_some()
+        let found = search(&items, &self.rooms(), (None, f64::NEG_INFINITY), &mut judge);
+        (found.best.is_some() || found.complete).then_some(found.best.is_some())
     }
 
     /// The best plan, certified as a `whole` file if that is asked.

@@ -345,7 +345,7 @@ mod tests {
         let guarded = Guarded::new(Dispatcher::Alone(Box::new(scheduler)));
         let window = ArrivalBound::window(1, Span::from_millis(1)).expect("valid");
         let curve = ArrivalCurve::new(&[window]).expect("one");
-        let view = Arc::new(StreamView::new("hasty", None));
+        let view = Arc::new(StreamView::new("hasty", &StreamSpec::best_effort()));
         let mut held = guarded.lock(0);
         let now = held.now;
         let spec = StreamSpec::promised(ConstraintSet::default(), curve);

@@ -63,9 +63,9 @@ mod tests {
         let ids = [(); 3]
             .map(|()| scheduler.add_stream(rt_core::Instant::ZERO, StreamSpec::best_effort()).expect("room"));
         let mut names = Names::default();
-        ids.iter()
-            .zip(["a", "b", "c"])
-            .for_each(|(&id, name)| names.insert(id, Arc::new(StreamView::new(name, None))));
+        ids.iter().zip(["a", "b", "c"]).for_each(|(&id, name)| {
+            names.insert(id, Arc::new(StreamView::new(name, &StreamSpec::best_effort())));
+        });
         names.remove(ids[0], &ids[..1]);
         names.remove(ids[1], &ids[..1]);
         let named =

@@ -73,7 +73,7 @@ impl Registry {
     pub fn reserve(service: &Arc<Service>) -> anyhow::Result<()> {
         let mut registry = service.registry.lock();
         for stream in &service.plan.config.reserved {
-            let view = Arc::new(StreamView::new(&stream.name, stream.spec.arrivals()));
+            let view = Arc::new(StreamView::new(&stream.name, &stream.spec));
             let mut scheduler = service.scheduler();
             let now = scheduler.now;
             let id = scheduler.add_stream(now, stream.spec.clone(), &view)?;
@@ -142,7 +142,7 @@ impl Registry {
                 ),
             )),
             (None, spec) => {
-                let spec = spec.unwrap_or_else(StreamSpec::best_effort);
+                let spec = service.plan.config.laddered(spec.unwrap_or_else(StreamSpec::best_effort));
                 if !service.plan.config.background && spec.arrivals().is_none() {
                     let text = format!(
                         "service {} has background = false: stream {name} must declare how its requests come",
@@ -151,7 +151,7 @@ impl Registry {
                     return Err(refuse(RefusalCode::InvalidArrivals, text));
                 }
                 drop(registry);
-                let view = Arc::new(StreamView::new(name, spec.arrivals()));
+                let view = Arc::new(StreamView::new(name, &spec));
                 let id = service.add_stream(&spec, &view)?;
                 let entry = Entry { id, view, spec: spec.clone(), reserved: false, held: true };
                 service.registry.lock().streams.insert(name.to_owned(), entry);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rt_core::{Alarm, Cause, Event, MissReason, Outcome, Resolution, Span, Suspension};
+use rt_core::{Alarm, Cause, Event, MissReason, Outcome, Resolution, Span, StreamState, Suspension};
 use tracing::trace;
 use weir_client::wire::{DaemonFrame, ResultHead};
 
@@ -133,8 +133,8 @@ impl Service {
         describe(cause, evidence, stream, &self.place_of(cause, evidence[2]))
     }
 
-    fn announce(&self, (event, stream): &Named) {
-        let stream = stream.as_ref().map_or("", |view| view.name.as_str());
+    fn announce(&self, (event, named): &Named) {
+        let stream = named.as_ref().map_or("", |view| view.name.as_str());
         let place = |alarm: Option<Alarm>| {
             alarm.map_or_else(String::new, |alarm| self.place_of(alarm.cause, alarm.evidence.window))
         };
@@ -143,10 +143,12 @@ impl Service {
                 let place = place(transition.state.alarm);
                 self.audience.announce(Announcement::of_service(self.name(), transition, stream, &place));
             }
-            Event::Suspension(Suspension { sequence, alarm, breaches, .. }) => {
+            Event::Suspension(Suspension { sequence, state, alarm, breaches, .. }) => {
                 let place = place(alarm);
                 let names = (self.name(), stream, &*place);
-                self.audience.announce(Announcement::of_stream(names, alarm, (sequence, breaches)));
+                let instead = named.as_ref().map_or("", |view| view.promise(state));
+                let state = (wire_state(state), instead);
+                self.audience.announce(Announcement::of_stream(names, state, alarm, (sequence, breaches)));
             }
             Event::MissesLeft { left, constraint, .. } => {
                 self.audience.misses_left(self.name(), stream, left, constraint);
@@ -158,6 +160,15 @@ impl Service {
 /// Whether a request that was missed for this was one too many, and not the daemon's own loss.
 fn is_in_vain(reason: MissReason) -> bool {
     matches!(reason, MissReason::Expired | MissReason::Shed | MissReason::QueueFull)
+}
+
+/// How a stream stands, in the words of the protocol.
+fn wire_state(state: StreamState) -> weir_client::StreamState {
+    match state {
+        StreamState::Normal => weir_client::StreamState::Normal,
+        StreamState::Degraded(level) => weir_client::StreamState::of_level(level),
+        StreamState::Suspended => weir_client::StreamState::Suspended,
+    }
 }
 
 /// The scheduler's reasons have the numbers of the protocol.

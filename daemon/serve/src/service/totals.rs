@@ -77,12 +77,13 @@ impl Past {
 mod tests {
     use super::*;
     use crate::service::view::StreamView;
-    use rt_core::StreamCounts;
+    use rt_core::{StreamCounts, StreamSpec};
 
     fn fared(arrived: u64, served: u64) -> Fared {
-        let (view, mut counts) = (StreamView::new("cam", None), StreamCounts::default());
+        let (view, mut counts) =
+            (StreamView::new("cam", &StreamSpec::best_effort()), StreamCounts::default());
         (counts.arrived, counts.served) = (arrived, served);
-        view.publish(&counts, None, None);
+        view.publish(&counts, None, Default::default());
         view.fared()
     }
 

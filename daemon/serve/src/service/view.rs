@@ -4,7 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use rt_core::{Alarm, ArrivalCurve, Evidence, Instant, MissReason, Scheduler, Span, StreamCounts, WorkerId};
+use rt_core::{
+    Alarm, ConstraintSet, Evidence, Instant, MissReason, Scheduler, Span, StreamCounts, StreamSpec,
+    StreamState, WorkerId,
+};
 
 use super::latch::Latch;
 use super::pace::Pace;
@@ -15,14 +18,19 @@ const REASONS: usize = MissReason::ALL.len();
 const SUSPENDED: usize = 3 + REASONS;
 /// Where it is told how early requests came.
 const EARLY: usize = SUSPENDED + 5;
-const WORDS: usize = EARLY + 2;
+/// Where it is told which of its promises is in force.
+const LEVEL: usize = EARLY + 2;
+const WORDS: usize = LEVEL + 1;
 
 /// A stream as others see it, under one name for as long as it is there, whoever holds it.
 #[derive(Debug)]
 pub struct StreamView {
     pub name: String,
+    /// The weaker promises behind its own, in words.
+    levels: Vec<String>,
     /// Arrived, served, missed by reason, one more than the misses left, or 0, and why its promise is suspended: the number of
-    /// the cause, or 0, its evidence and when; how many were early, and by how much at most.
+    /// the cause, or 0, its evidence and when; how many were early, and by how much at most; the level in force, for which all that is
+    /// told but 0.
     words: Latch<WORDS>,
     /// How its requests come.
     pub pace: Pace,
@@ -40,23 +48,37 @@ pub struct Fared {
     pub misses_left: Option<u32>,
     /// What it broke itself, while that suspends its promise; the stream is not named in it.
     pub suspended: Option<Alarm>,
+    /// Which weaker promise is in force instead of its own, from 1, and what it broke.
+    pub degraded: Option<(u8, Alarm)>,
 }
 
 impl StreamView {
     /// Of a stream without requests, that declares this of them or nothing.
-    pub(super) fn new(name: &str, declared: Option<&ArrivalCurve>) -> Self {
-        Self { name: name.to_owned(), words: Latch::new([0; WORDS]), pace: Pace::of(declared) }
+    pub(super) fn new(name: &str, spec: &StreamSpec) -> Self {
+        let levels = spec.levels().iter().map(|level| words(&level.constraints)).collect();
+        Self { name: name.to_owned(), levels, words: Latch::new([0; WORDS]), pace: Pace::of(spec.arrivals()) }
+    }
+
+    /// The weaker promise that is in force in such a state, in words; empty if none is.
+    pub fn promise(&self, state: StreamState) -> &str {
+        let StreamState::Degraded(level) = state else { return "" };
+        self.levels.get(usize::from(level).saturating_sub(1)).map_or("", String::as_str)
     }
 
     /// To be called by whoever holds the scheduler.
-    pub(super) fn publish(&self, counts: &StreamCounts, misses_left: Option<u32>, suspended: Option<Alarm>) {
+    pub(super) fn publish(
+        &self,
+        counts: &StreamCounts,
+        misses_left: Option<u32>,
+        (state, alarm): (StreamState, Option<Alarm>),
+    ) {
         let mut words = [0; WORDS];
         (words[0], words[1]) = (counts.arrived, counts.served);
         for (word, reason) in words[2..].iter_mut().zip(MissReason::ALL) {
             *word = counts.missed(reason);
         }
         words[2 + REASONS] = misses_left.map_or(0, |left| u64::from(left) + 1);
-        if let Some(Alarm { cause, evidence: e, entered }) = suspended {
+        if let Some(Alarm { cause, evidence: e, entered }) = alarm {
             words[SUSPENDED..EARLY].copy_from_slice(&[
                 cause as u64,
                 e.limit,
@@ -66,6 +88,7 @@ impl StreamView {
             ]);
         }
         (words[EARLY], words[EARLY + 1]) = (counts.early, counts.earliest.as_nanos());
+        words[LEVEL] = if let StreamState::Degraded(level) = state { level.into() } else { 0 };
         self.words.write(words);
     }
 
@@ -76,13 +99,30 @@ impl StreamView {
         let misses_left = words[2 + REASONS].checked_sub(1).map(|left| left as u32);
         let [cause, limit, seen, window, entered] = [0, 1, 2, 3, 4].map(|word| words[SUSPENDED + word]);
         let evidence = Evidence { limit, seen, window, stream: None };
-        let suspended = standing::cause(cause).map(|cause| {
+        let alarm = standing::cause(cause).map(|cause| {
             let entered = Instant::from_nanos(entered);
             Alarm { cause, evidence, entered }
         });
         let (early, earliest) = (words[EARLY], Span::from_nanos(words[EARLY + 1]));
-        Fared { arrived: words[0], served: words[1], early, earliest, missed, misses_left, suspended }
+        let level = words[LEVEL] as u8;
+        let (suspended, degraded) =
+            if level == 0 { (alarm, None) } else { (None, alarm.map(|alarm| (level, alarm))) };
+        Fared {
+            arrived: words[0],
+            served: words[1],
+            early,
+            earliest,
+            missed,
+            misses_left,
+            suspended,
+            degraded,
+        }
     }
+}
+
+/// Constraints, one after the other.
+fn words(constraints: &ConstraintSet) -> String {
+    constraints.as_slice().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl Fared {
@@ -261,14 +301,15 @@ mod tests {
 
     #[test]
     fn a_stream_without_constraints_has_no_misses_left_and_one_that_has_used_them_up_has_none() {
-        let (view, at) = (StreamView::new("cam", None), Instant::from_nanos(9));
+        let (view, at) = (StreamView::new("cam", &StreamSpec::best_effort()), Instant::from_nanos(9));
         let published = [None, Some(0), Some(7)].map(|left| {
             let mut counts = StreamCounts::default();
             (counts.arrived, counts.served) = (5, 3);
             (counts.early, counts.earliest) = (2, Span::from_nanos(8));
             let evidence = Evidence { limit: 1, seen: 2, window: 3, stream: None };
             let alarm = Alarm { cause: Cause::ArrivalExcess, evidence, entered: at };
-            view.publish(&counts, left, left.map(|_| alarm));
+            let state = left.map_or(StreamState::Normal, |_| StreamState::Suspended);
+            view.publish(&counts, left, (state, left.map(|_| alarm)));
             view.fared()
         });
         assert_eq!(

@@ -63,14 +63,18 @@ pub struct Suspension {
 }
 
 impl Line {
-    /// A stream of a service in a reply to STATUS, if it is suspended, and since when.
+    /// A stream of a service in a reply to STATUS, if it is suspended or a weaker promise is in force, and since when.
     pub fn suspended(service: &str, stream: &Stream) -> Option<(Self, u64)> {
-        let why = stream.suspended.as_ref()?;
+        let (why, state) = match (&stream.suspended, &stream.degraded) {
+            (Some(why), _) => (why, StreamState::Suspended),
+            (None, Some(why)) => (why, StreamState::of_level(stream.level)),
+            (None, None) => return None,
+        };
         let suspension = Suspension {
             at_ns: why.entered_ns,
             service: service.to_owned(),
             stream: stream.name.clone(),
-            state: StreamState::Suspended.to_string(),
+            state: state.to_string(),
             cause: Some(why.cause.clone()),
             sequence: None,
             breaches: None,

@@ -6,7 +6,7 @@ use rt_core::pipeline::{MAX_FAN_OUT, MAX_STAGES, Parents, PipelineError};
 use rt_core::{LatencyProfile, MAX_BATCH, MAX_WORKERS, Span};
 
 use super::super::ProblemError;
-use super::super::check::{Check, name, number, refuse};
+use super::super::check::{Check, name, number, refuse, without_levels};
 use super::raw::Count;
 use super::{PipelineProblem, raw};
 use crate::choice::{Choices, MAX_OPTIONS, StageChoices, StageOption};
@@ -54,6 +54,7 @@ pub(super) fn problem(raw: raw::PipelineProblem) -> Result<PipelineProblem, Prob
         return Err(refuse("deadline", raw.deadline, reason));
     }
     let streams = check.streams("streams", &raw.streams)?;
+    without_levels("streams", &streams)?;
     Ok(PipelineProblem { choices, profiles, streams, raw })
 }
 

@@ -7,7 +7,7 @@ use rt_core::sharing::{MAX_SERVICES, MAX_TURN, Rule};
 use rt_core::{MAX_BATCH, MAX_WORKERS, Span};
 use serde_json::value::RawValue;
 
-use super::super::check::{Check, name, number, refuse};
+use super::super::check::{Check, name, number, refuse, without_levels};
 use super::super::{MAX_STREAMS, ProblemError};
 use super::{Service, SharedProblem, raw};
 use crate::number::Number;
@@ -61,6 +61,7 @@ fn service(check: &Check, field: &str, raw: &raw::Service) -> Result<Service, Pr
         number(&of("turn"), turn as usize, 1, MAX_TURN as usize)?;
     }
     let streams = check.streams(&of("streams"), &raw.streams)?;
+    without_levels(&of("streams"), &streams)?;
     let (name, time, turn) = (raw.name.clone(), profile.bound(batch), raw.turn);
     Ok(Service { name, deadline, guard, batch, time, profile, turn, streams })
 }

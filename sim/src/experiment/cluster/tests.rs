@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::super::{Experiment, ExperimentError, Quantity};
-use super::*;
+use super::super::{Data, Experiment, ExperimentError, Quantity};
 
 const SMALL: &str = r#"
 title = "t"
@@ -86,7 +85,11 @@ fn what_cannot_be_is_refused_by_field_and_value() {
         ("trace = \"a\"", "trace = \"c\"", "no row says so, or all are 0"),
         ("service = \"service\"", "service = \"family\"", "family: must be a column of counts.csv"),
         ("name = \"faces\"", "name = \"plates\"", "holds services that are none of system one"),
-        ("over-time = true", "over-time = true\ngroups = \"x\"", "must be of clusters, and without groups"),
+        (
+            "over-time = true",
+            "over-time = true\ngroups = \"x\"",
+            "must be of clusters or pipelines, and without groups",
+        ),
     ];
     for (from, to, told) in cases {
         let text = SMALL.replacen(from, to, 1);

@@ -128,8 +128,8 @@ impl Policy for Partition {
         for (worker, part) in self.parts.iter_mut().enumerate() {
             match part.poll(now) {
                 Step::Start { .. } => return Step::Start { worker },
-                Step::Suspension { stream, alarm } => {
-                    return Step::Suspension { stream: self.members[worker][stream], alarm };
+                Step::Suspension { stream, state, alarm } => {
+                    return Step::Suspension { stream: self.members[worker][stream], state, alarm };
                 }
                 Step::Wait { until } => next = next.into_iter().chain(until).min(),
                 other => return other,

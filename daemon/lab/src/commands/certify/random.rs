@@ -101,11 +101,19 @@ impl Options {
         }
         let mut said = Vec::new();
         for (claim, problem) in &claims {
-            for (stream, (name, spec)) in problem.streams.iter().enumerate() {
-                if spec.constraints().as_slice().is_empty() {
-                    continue;
-                }
-                said.push(self.of_stream((claim, problem, stream), &named(claim, name))?);
+            let promised =
+                problem.specs().enumerate().filter(|(_, spec)| !spec.constraints().as_slice().is_empty());
+            let promised: Vec<usize> = promised.map(|(stream, _)| stream).collect();
+            if promised.is_empty() {
+                continue;
+            }
+            let arrivals = problem.streams.iter().map(|(of, spec)| {
+                self.arrivals(&named(claim, of), spec.arrivals()).with_context(|| named(claim, of))
+            });
+            let arrivals: Vec<_> = arrivals.collect::<Result<_>>()?;
+            for stream in promised {
+                let name = named(claim, &problem.streams[stream].0);
+                said.push(self.of_stream((problem, stream), arrivals.clone(), name)?);
             }
         }
         ensure!(!said.is_empty(), "--arrivals: no stream is promised anything");
@@ -126,13 +134,15 @@ impl Options {
         Ok(())
     }
 
-    fn of_stream(&self, (claim, problem, stream): (&Claim, &Problem, usize), name: &str) -> Result<Said> {
-        let arrivals = problem.streams.iter().map(|(of, spec)| {
-            self.arrivals(&named(claim, of), spec.arrivals()).with_context(|| named(claim, of))
-        });
+    fn of_stream(
+        &self,
+        (problem, stream): (&Problem, usize),
+        arrivals: Vec<(Process, f64)>,
+        name: String,
+    ) -> Result<Said> {
         let question = Question {
             problem,
-            arrivals: arrivals.collect::<Result<_>>()?,
+            arrivals,
             stream,
             confidence: self.confidence,
             precision: PRECISION.0,
@@ -141,14 +151,14 @@ impl Options {
         };
         let style = ProgressStyle::with_template("{bar:24} {percent} % of the steps: {msg}")?;
         let bar = ProgressBar::new(1000).with_style(style);
-        bar.set_message(name.to_owned());
+        bar.set_message(name.clone());
         let violations = violations(&question, &mut |part| bar.set_position((part * 1000.0) as u64))
-            .context(name.to_owned())?;
+            .with_context(|| name.clone())?;
         bar.finish_and_clear();
         let rates = if self.rates || self.figure.is_some() {
             let bar = ProgressBar::new_spinner()
                 .with_style(ProgressStyle::with_template("{spinner} {pos} rates tried: {msg}")?);
-            bar.set_message(name.to_owned());
+            bar.set_message(name.clone());
             let coarse = Question { precision: PRECISION.1, effort: self.steps / 4, ..question };
             let found = over_rates(&coarse, &OFTEN.map(|(often, _)| often), &mut |points| {
                 bar.set_position(points as u64);
@@ -161,7 +171,7 @@ impl Options {
         let expected = violations.per_s * self.horizon.as_secs_f64();
         let constraints = problem.streams[stream].1.constraints().as_slice().iter().map(ToString::to_string);
         Ok(Said {
-            stream: name.to_owned(),
+            stream: name,
             constraints: constraints.collect(),
             violations,
             expected,

@@ -166,6 +166,9 @@ fn misses_left(stream: &Stream) -> Span<'static> {
     if stream.suspended.is_some() {
         return Span::styled("suspended", Style::new().fg(Color::Red));
     }
+    if stream.level > 0 {
+        return Span::styled(format!("level {}", stream.level), Style::new().fg(Color::Yellow));
+    }
     let Some(left) = stream.misses_left.map(u64::from) else { return Span::raw("-").dim() };
     let all = u64::from(stream.most_left).max(left).max(1);
     let length = all.min(BLOCKS);

@@ -36,9 +36,10 @@ impl Core {
     pub(super) fn publish_stream(&self, service: usize, id: StreamId) {
         let scheduler = self.dispatcher.service(service);
         if let Some((counts, left)) = scheduler.stream_counts(id)
+            && let Some(state) = scheduler.stream_state(id)
             && let Some(view) = self.services[service].names.present(id)
         {
-            view.publish(&counts, left, scheduler.suspension(id));
+            view.publish(&counts, left, state);
         }
     }
 

@@ -148,7 +148,7 @@ impl Registry {
                     to.streams.insert(name, Entry { reserved, ..entry });
                 }
                 Some(entry) if reserved || entry.held => {
-                    let view = Arc::new(StreamView::new(&name, spec.arrivals()));
+                    let view = Arc::new(StreamView::new(&name, &spec));
                     if next.redeclare(entry.id, spec.clone(), &view).is_none() {
                         error!("stream {name} goes on with the declaration that it had: something is open");
                     }
@@ -160,7 +160,7 @@ impl Registry {
             }
         }
         for ReservedStream { name, spec } in moves.added.drain(..) {
-            let view = Arc::new(StreamView::new(&name, spec.arrivals()));
+            let view = Arc::new(StreamView::new(&name, &spec));
             match next.add_stream(now, spec.clone(), &view) {
                 Ok(id) => {
                     to.streams.insert(name, Entry { id, view, spec, reserved: true, held: false });

@@ -1,0 +1,156 @@
+//! Checks what a file says of classes of devices, and that nothing else runs on them.
+
+use std::collections::HashSet;
+
+use rt_core::{MAX_WORKERS, Span};
+
+use super::{ClassConfig, PlacementConfig};
+use crate::config::check::{Check, Refused, all, shown};
+use crate::config::{DaemonConfig, DeviceConfig, ServiceConfig, raw};
+
+/// Classes of devices at most.
+const MAX_CLASSES: u64 = 8;
+
+impl Check<'_> {
+    pub(in crate::config) fn placement(
+        &self,
+        raw: raw::Placement,
+        daemon: Option<&DaemonConfig>,
+    ) -> Result<PlacementConfig, Refused> {
+        let least = Span::from_millis(10);
+        let period = self.span("placement.period", &raw.period, Span::from_millis(100));
+        let limit = self.span("placement.limit", &raw.limit, least);
+        let budget = self.number("placement.budget", raw.budget, 1, 16);
+        let controller = self.controller(&raw, daemon);
+        let headroom = self.real("placement.headroom", raw.headroom, (1.0, 100.0));
+        let count = self.number("placement.class (how many)", raw.class.len() as u64, 1, MAX_CLASSES);
+        let (mut names, mut taken) = (HashSet::new(), HashSet::new());
+        let class = |(i, raw): (usize, raw::Class)| {
+            self.class(&format!("placement.class[{i}]"), raw, (&mut names, &mut taken), daemon)
+        };
+        let classes = all(raw.class.into_iter().enumerate().map(class));
+        count?;
+        let (period, limit, budget) = (period?, limit?, budget? as usize);
+        Ok(PlacementConfig {
+            mode: raw.mode,
+            period,
+            budget,
+            limit,
+            headroom: headroom?,
+            controller: controller?,
+            classes: classes?,
+        })
+    }
+
+    fn class(
+        &self,
+        at: &str,
+        raw: raw::Class,
+        (names, taken): (&mut HashSet<String>, &mut HashSet<(bool, u64)>),
+        daemon: Option<&DaemonConfig>,
+    ) -> Result<ClassConfig, Refused> {
+        let field = |name: &str| format!("{at}.{name}");
+        let name = self.name(&field("name"), raw.name, names);
+        let built = match raw.engine.how_to_build() {
+            Some(remedy) => {
+                let reason = format!("this weir was built without it: {remedy}");
+                Err(self.refuse(&field("engine"), &raw.engine.to_string(), reason))
+            }
+            None => Ok(()),
+        };
+        let memory = raw.memory.map(|bytes| self.number(&field("memory"), bytes, 1, 1 << 44)).transpose();
+        let gpus = match &raw.gpu {
+            None => Vec::new(),
+            Some(raw::Gpu::One(gpu)) => vec![*gpu],
+            Some(raw::Gpu::Each(gpus)) => gpus.clone(),
+        };
+        let said = [raw.gpu.is_some(), !raw.cores.is_empty(), raw.count.is_some()];
+        if said.into_iter().filter(|&said| said).count() != 1 {
+            let reason = "says which devices there are by exactly one of gpu, cores and count";
+            return Err(self.refuse(&field("name"), &format!("{:?}", name?), reason));
+        }
+        for (list, what) in [(&gpus, "gpu"), (&raw.cores, "cores")] {
+            for (i, &one) in list.iter().enumerate() {
+                if !taken.insert((what == "gpu", one)) {
+                    let reason = "is there already: a device is of one class, and listed once";
+                    return Err(self.refuse(&format!("{at}.{what}[{i}]"), &one.to_string(), reason));
+                }
+            }
+        }
+        if raw.gpu.is_some() && !raw.engine.has_devices() {
+            let reason = format!("engine \"{}\" has none: say cores or count", raw.engine);
+            return Err(self.refuse(&field("gpu"), &format!("{gpus:?}"), reason));
+        }
+        let (what, devices) = match (&raw.gpu, raw.count) {
+            (Some(_), _) => ("gpu (how many)", gpus.len() as u64),
+            (None, Some(count)) => ("count", count),
+            (None, None) => ("cores (how many)", raw.cores.len() as u64),
+        };
+        let devices = self.number(&field(what), devices, 1, MAX_WORKERS as u64);
+        let core =
+            |(i, &core): (usize, &u64)| Ok(self.number(&format!("{at}.cores[{i}]"), core, 0, 1023)? as usize);
+        let cores = all(raw.cores.iter().enumerate().map(core));
+        let runs = (raw.engine, raw.engine.isolation());
+        let backends = self.backends(&field("gpu"), runs, raw.gpu, daemon);
+        built?;
+        Ok(ClassConfig {
+            name: name?,
+            engine: raw.engine,
+            devices: devices? as usize,
+            cores: cores?,
+            gpus: gpus.into_iter().map(|gpu| gpu as u32).collect(),
+            memory: memory?,
+            shared: raw.shared,
+            backends: backends?,
+        })
+    }
+
+    pub(in crate::config) fn real(
+        &self,
+        field: &str,
+        value: f64,
+        (least, most): (f64, f64),
+    ) -> Result<f64, Refused> {
+        if (least..=most).contains(&value) {
+            return Ok(value);
+        }
+        Err(self.refuse(field, &value.to_string(), format!("must be in {least}..={most}")))
+    }
+
+    /// No other service runs where services are placed.
+    pub(in crate::config) fn nobody_else(
+        &self,
+        placement: Option<&PlacementConfig>,
+        devices: &[DeviceConfig],
+        services: &[ServiceConfig],
+    ) -> Result<(), Refused> {
+        let Some(placement) = placement else { return Ok(()) };
+        if services.iter().all(|service| service.candidates.is_none()) {
+            let reason = "no service says among which models to choose: list models, or remove this";
+            return Err(self.refuse("placement", "(present)", reason));
+        }
+        let fixed = services.iter().filter(|service| service.candidates.is_none());
+        for runs in fixed.flat_map(ServiceConfig::running) {
+            let at = match runs.share {
+                Some(share) => format!("device[{}]", share.device),
+                None => runs.at.clone(),
+            };
+            for class in &placement.classes {
+                if let Some(core) = runs.cores.iter().find(|core| class.cores.contains(core)) {
+                    let reason = format!("is of class {}, where services are placed", class.name);
+                    return Err(self.refuse(&format!("{at}.cores"), &core.to_string(), reason));
+                }
+                let name = runs.share.map(|share| &devices[share.device].name);
+                if name == Some(&class.name) {
+                    let reason = "is a class, where services are placed: list models, or name another device";
+                    return Err(self.refuse(
+                        &format!("{}.device", runs.at),
+                        &shown(name.unwrap_or(&class.name)),
+                        reason,
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! Finds a plan: for all, or for as many as fit, and puts it in an order in which it can be carried out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result};
+use weir_plan::config::{Config, PlacementConfig};
+use weir_plan::placed::{self, Gone};
+
+use super::solver::{Answer, Question, ask};
+use super::steps::{Hold, Move, order};
+use super::{Controller, patience, seen};
+
+/// A plan beside what is served.
+pub(super) struct Plan {
+    pub(super) answer: Answer,
+    pub(super) next: Config,
+    /// Services that it has otherwise, in the order in which they move; then those that wait for each other in a circle.
+    pub(super) moves: Vec<String>,
+    pub(super) stuck: Vec<String>,
+    /// Services that have lost a worker and whose promises fit no more: they stay where they are.
+    pub(super) unkept: Vec<String>,
+}
+
+impl Controller<'_> {
+    /// Asks for a plan of some of what there is: without these services and devices.
+    fn ask(
+        &self,
+        (config, placement): (&Config, &PlacementConfig),
+        demand: &BTreeMap<String, f64>,
+        leave: &BTreeSet<String>,
+        devices: &[Gone],
+    ) -> Result<Answer> {
+        let text = placed::without_services(&placed::without(config.text(), devices)?, leave)?;
+        let demand = demand.iter().filter(|(name, _)| !leave.contains(*name));
+        let question = Question {
+            program: std::env::current_exe().context("this program's own path")?,
+            file: &config.path,
+            text: &text,
+            demand: &demand.map(|(name, rate)| (name.clone(), *rate)).collect(),
+            limit: placement.limit,
+            patience: patience(placement.limit),
+            folder: &placed::folder(config),
+        };
+        ask(&question, || self.overview.served.is_draining())
+    }
+
+    /// The plan for all; where not every promise fits, for all but as few as may be of those that have lost a worker. Who has lost none
+    /// is never left out for one that has.
+    fn answer(
+        &self,
+        both: (&Config, &PlacementConfig),
+        demand: &BTreeMap<String, f64>,
+    ) -> Result<(Answer, Vec<String>)> {
+        let mut unkept: BTreeSet<String> = BTreeSet::new();
+        let mut devices = self.seen.gone().to_vec();
+        loop {
+            let answer = match self.ask(both, demand, &unkept, &devices) {
+                // Of a file without devices nothing is asked.
+                Err(_) if !unkept.is_empty() => return Ok((Answer::default(), unkept.into_iter().collect())),
+                answer => answer?,
+            };
+            let lost = |name: &str| self.seen.has_lost(name) && !unkept.contains(name);
+            let missing = |name: &str| {
+                answer.violated.iter().find(|of| of.service == name).map_or(0.0, |of| of.missing)
+            };
+            let next =
+                demand.keys().filter(|name| lost(name)).max_by(|a, b| missing(a).total_cmp(&missing(b)));
+            let fits = answer.feasible || answer.reason.as_deref() != Some("promises");
+            match next.filter(|_| !fits).cloned() {
+                Some(next) if unkept.len() + 1 < demand.len() => {
+                    devices.extend(self.seen.held(both.0, &next));
+                    unkept.insert(next);
+                }
+                // Nobody is left to be placed.
+                Some(next) => {
+                    unkept.insert(next);
+                    return Ok((Answer::default(), unkept.into_iter().collect()));
+                }
+                None => return Ok((answer, unkept.into_iter().collect())),
+            }
+        }
+    }
+
+    /// Asks for a plan, and puts it in order.
+    pub(super) fn find(
+        &self,
+        config: &Config,
+        placement: &PlacementConfig,
+        demand: &BTreeMap<String, f64>,
+    ) -> Result<Plan> {
+        let (answer, unkept) = self.answer((config, placement), demand)?;
+        let text = answer.configuration.as_deref().unwrap_or(config.text());
+        let next = Config::parse(&config.path, text).context("the plan is no configuration")?;
+        let (before, after) = (seen::holds(config), seen::holds(&next));
+        // A device that is lost takes its class's place along where it was the last.
+        let class = |hold: &Hold| {
+            let name = next.placement.as_ref().map(|next| &next.classes[hold.class].name);
+            let class = placement.classes.iter().position(|class| Some(&class.name) == name);
+            class.map(|class| Hold { class, ..hold.clone() })
+        };
+        let candidates: Vec<_> =
+            config.services.iter().filter(|service| service.candidates.is_some()).collect();
+        let holds: Vec<_> = candidates
+            .iter()
+            .map(|service| before.get(&*service.name).cloned().unwrap_or_default())
+            .collect();
+        let mut moves = Vec::new();
+        for (i, service) in candidates.iter().enumerate() {
+            let name = &*service.name;
+            let to = after.get(name).and_then(class);
+            let then = next.services.iter().find(|then| then.name == name);
+            let (Some(to), Some(then)) = (to, then) else { continue };
+            if before.get(name) != Some(&to) || service.model != then.model {
+                moves.push(Move { service: i, to, urgent: self.seen.is_urgent(name) });
+            }
+        }
+        let devices: Vec<_> = placement.classes.iter().map(|class| class.devices).collect();
+        let first = order(&holds, &moves, &devices);
+        let name = |one: usize| candidates[moves[one].service].name.clone();
+        let stuck: Vec<usize> = (0..moves.len()).filter(|one| !first.contains(one)).collect();
+        Ok(Plan {
+            moves: first.iter().copied().map(name).collect(),
+            stuck: stuck.iter().copied().map(name).collect(),
+            unkept,
+            answer,
+            next,
+        })
+    }
+}

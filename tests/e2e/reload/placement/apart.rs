@@ -1,0 +1,91 @@
+//! Promises that no longer fit all on what is left.
+
+use super::*;
+
+/// `a` keeps its promise with two devices of the class `box`, `b` with one of either class.
+fn two_classes() -> String {
+    let less = "{ accuracy = 0.6, times = { more = [\"16ms\"] } }, ";
+    let services = [("a", "12ms", ""), ("b", "200ms", less)].map(|(name, period, less)| {
+        format!(
+            "[[service]]\nname = \"{name}\"\ndemand = 10.0\ndeadline = \"2s\"\nguard = \"500ms\"\nhandover = \"0ms\"\n\
+             max-batch = 1\nconstraints = [{{ any-miss = {{ m = 3, k = 10 }} }}]\nisolation = \"process\"\n\
+             [service.simulated]\ninput = 4\noutput = 4\n\
+             models = [{less}{{ accuracy = 0.9, times = {{ box = [\"16ms\"] }} }}]\n\
+             [[service.stream]]\nname = \"cam\"\narrivals = [{{ periodic = {{ period = \"{period}\", jitter = \"0ms\" }} }}]\n"
+        )
+    });
+    format!("{}{}", box_of(&[("box", 3), ("more", 1)], "lost-after = \"500ms\"\n"), services.concat())
+}
+
+/// A daemon that follows its plans, with so many simulated devices of each class.
+fn box_of(classes: &[(&str, u32)], more: &str) -> String {
+    let class = |(name, count): &(&str, u32)| {
+        format!("[[placement.class]]\nname = \"{name}\"\nengine = \"simulated\"\ncount = {count}\n")
+    };
+    format!(
+        "{DAEMON}[safe-mode]\nhold = \"200ms\"\nclean = \"200ms\"\n[placement]\nmode = \"follow\"\nperiod = \"1s\"\nbudget = 4\n\
+         limit = \"2s\"\nwindow = \"250ms\"\nhysteresis = 0.5\nheadroom = 1.2\n{more}{}",
+        classes.iter().map(class).collect::<String>()
+    )
+}
+
+/// The processes of a service's workers.
+fn working_for(daemon: &Daemon, service: &str) -> Vec<Pid> {
+    let is = |pid: &Pid| {
+        let line = std::fs::read(Path::new("/proc").join(pid.as_raw_nonzero().to_string()).join("cmdline"));
+        line.is_ok_and(|line| {
+            line.split(|&byte| byte == 0).any(|word| {
+                let name = String::from_utf8_lossy(word);
+                name == service
+                    || name.starts_with(&format!("{service}/"))
+                    || name.starts_with(&format!("{service}-"))
+            })
+        })
+    };
+    working(daemon).into_iter().filter(is).collect()
+}
+
+/// What is promised to `a` needs two of its class, where one is left: it is told, and `b` moves to the other class.
+#[test]
+fn of_promises_that_no_longer_fit_all_those_that_do_are_placed_first_and_the_rest_is_told() {
+    let place = Deployment::new(two_classes());
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    place.set_bounds_by(|usual| usual * 5 / 4);
+    let path = place.config();
+    place.succeed(&["place", "-o", path.to_str().expect("UTF-8")]);
+    let daemon = place.serve();
+    assert_eq!(workers(&daemon), [2, 1]);
+    let victims = || {
+        let (a, b) = (working_for(&daemon, "a"), working_for(&daemon, "b"));
+        (a.len() == 2 && b.len() == 1).then(|| (a[0], a[1], b[0]))
+    };
+    let (first, other, second) = eventually("three processes", victims);
+    for pid in [first, second] {
+        kill_process(pid, Signal::KILL).expect("it is there");
+    }
+    let began = now();
+    eventually("two devices that are given up", || {
+        let given_up = placement(&daemon)["lost"].as_array().map_or(0, Vec::len) >= 2;
+        let again = ["a", "b"].into_iter().flat_map(|name| working_for(&daemon, name));
+        again.filter(|pid| !given_up && *pid != other).for_each(|pid| {
+            // It may have gone by itself.
+            let _ = kill_process(pid, Signal::KILL);
+        });
+        pause(Duration::from_millis(20));
+        given_up.then_some(())
+    });
+    eventually("a move, and what is told", || {
+        let told = daemon.stderr();
+        assert!(began.elapsed() < Duration::from_secs(60), "{told} {}", placement(&daemon));
+        // A process may not connect as often as it likes.
+        pause(Duration::from_millis(100));
+        let placed = told.contains("b has moved") && placement(&daemon)["made"] == 1;
+        (placed && told.contains("does not keep the promise of a")).then_some(())
+    });
+    // Of lost-after, a window, two looks of twice the limit and ten seconds each, and two takeovers.
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    let left = working_for(&daemon, "a");
+    assert!(left.contains(&other), "what it has left stays its own: {other:?} of {left:?}");
+    let moved = std::fs::read_to_string(kept(&place)).expect("what is served is kept");
+    assert!(moved.contains("accuracy = 0.6"), "{moved}");
+}
