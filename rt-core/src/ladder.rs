@@ -71,12 +71,17 @@ pub enum LevelError {
 
 impl Level {
     /// The promise of `constraints` behind a `first` one, for as many requests as leave no more that must be served, as far as
-    /// the kinds of bounds can say it: windows of the same length with more requests, shorter periods, shorter distances.
+    /// the kinds of bounds can say it: windows of the same length with more requests, shorter periods, shorter distances. For
+    /// constraints that are none or no weaker, which stand behind no promise, as many as of the first.
     ///
     /// # Errors
     /// If there is no such bound: state the arrivals then.
     pub fn behind(first: (Density, &ArrivalCurve), constraints: ConstraintSet) -> Result<Self, ArrivalError> {
-        let ratio = Ratio::of(first.0, constraints.density());
+        let asked = constraints.density();
+        if asked.numerator() == 0 || asked >= first.0 {
+            return Ok(Self { constraints, arrivals: first.1.clone() });
+        }
+        let ratio = Ratio::of(first.0, asked);
         let bounds = first.1.bounds().iter().map(|bound| ratio.widened(bound));
         let bounds = bounds.collect::<Result<Vec<_>, _>>()?;
         Ok(Self { constraints, arrivals: ArrivalCurve::new(&bounds)? })
@@ -109,15 +114,15 @@ impl Level {
 struct Ratio {
     of: u128,
     per: u128,
-    /// Of so many requests in a row one must be served, at the level asked for; 0 if that is no whole number.
-    one_in: u128,
+    /// Whether, at the level asked for, one of a whole number of requests in a row must be served.
+    single: bool,
 }
 
 impl Ratio {
     fn of(first: Density, asked: Density) -> Self {
         let [p, q, r, s] =
             [first.numerator(), first.denominator(), asked.numerator(), asked.denominator()].map(u128::from);
-        Self { of: p * s, per: q * r, one_in: if s.is_multiple_of(r.max(1)) { s / r.max(1) } else { 0 } }
+        Self { of: p * s, per: q * r, single: s.is_multiple_of(r) }
     }
 
     /// `⌊count · of / per⌋`.
@@ -127,7 +132,7 @@ impl Ratio {
 
     /// Whether rounding a period keeps to whole requests that must be served: of `of / per` as many, or of one in so many.
     fn is_even(self) -> bool {
-        self.of.is_multiple_of(self.per) || self.one_in > 0
+        self.of.is_multiple_of(self.per) || self.single
     }
 
     fn widened(self, bound: &ArrivalBound) -> Result<ArrivalBound, ArrivalError> {
@@ -357,8 +362,7 @@ mod tests {
             let first = (strong.density(), &first);
             let level = match stated {
                 true => Ok(Level { constraints: weak.clone(), arrivals: own }),
-                false if weak.density() <= strong.density() => Level::behind(first, weak.clone()),
-                false => return Ok(()),
+                false => Level::behind(first, weak.clone()),
             };
             let Ok(level) = level else { return Ok(()) };
             if level.check(1, strong.density(), first).is_ok() {
@@ -386,6 +390,19 @@ mod tests {
         // Of 7 in 10 two that must be served may be nearer than a period: where no jitter makes room for that it allows no more.
         assert_eq!(behind(every(36_000_000, 8), set(3, 10)), every(36_000_000, 8));
         assert_eq!(behind(every(36_000_000, 40), set(3, 10)), every(28_000_000, 12));
+    }
+
+    #[test]
+    fn constraints_that_are_none_or_no_weaker_are_refused_with_what_is_wrong() {
+        let first = ArrivalCurve::new(&[ArrivalBound::window(4, Span::from_millis(10)).expect("valid")])
+            .expect("one");
+        let behind = |constraints| {
+            let level = Level::behind((set(1, 4).density(), &first), constraints).expect("a bound");
+            crate::StreamSpec::promised(set(1, 4), first.clone()).with_levels(std::vec![level]).map(|_| ())
+        };
+        assert_eq!(behind(ConstraintSet::default()), Err(LevelError::Nothing { level: 1 }));
+        assert!(matches!(behind(set(0, 4)), Err(LevelError::NotWeaker { level: 1, .. })));
+        assert_eq!(behind(set(1, 4)), Ok(()));
     }
 
     #[test]

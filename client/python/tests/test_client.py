@@ -443,10 +443,18 @@ class Bytes(unittest.TestCase):
     def test_a_suspension_is_told_apart_from_safe_mode(self) -> None:
         numbers = struct.pack("<IQQQQQQ", 0, 7, 9, 5, 6, 100, 3)
         texts = wire.string("lanes") + wire.string("front") + wire.string("6 of 5")
-        for state, cause, active, why in [(1, 0, False, "unknown"), (2, 1, True, "arrival-excess"), (9, 77, True, "unknown")]:
+        for state, cause, level, why in [
+            (1, 0, 0, "unknown"),
+            (2, 1, None, "arrival-excess"),
+            (3, 1, 1, "arrival-excess"),
+            (6, 1, 4, "arrival-excess"),
+            (7, 1, None, "arrival-excess"),
+            (9, 77, None, "unknown"),
+        ]:
             head = struct.pack("<HH", state, cause)
             event = wire.event(wire.Frame(wire.EVENT_SUSPENSION, 0, head + numbers + texts))
-            self.assertEqual(event, weir.Suspension("lanes", "front", active, why, 7, 9, 5, 6, 100, 3, "6 of 5"))
+            rest = (why, 7, 9, 5, 6, 100, 3, "6 of 5")
+            self.assertEqual(event, weir.Suspension("lanes", "front", level is None, level, *rest))
         told = wire.event(wire.Frame(wire.EVENT_SAFE_MODE, 0, struct.pack("<HH", 3, 2) + numbers + texts))
         evidence = ("service-overrun", 7, 9, "front", 5, 6, 100, 3, "6 of 5")
         self.assertEqual(told, weir.SafeMode("lanes", "safe-mode", True, *evidence))

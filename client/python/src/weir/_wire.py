@@ -290,7 +290,8 @@ def event(told: Frame) -> Event:
         why = word(CAUSE_WORDS, cause)
         evidence = (limit, seen, window_ns, breaches, text)
         if told.kind == EVENT_SUSPENSION:
-            level = state - STREAM_DEGRADED.start + 1 if state in STREAM_DEGRADED else 0 if state == STREAM_NORMAL else None
+            levels = {STREAM_NORMAL: 0} | {code: level for level, code in enumerate(STREAM_DEGRADED, 1)}
+            level = levels.get(state)
             return Suspension(service, stream, level is None, level, why, sequence, entered_ns, *evidence)
         name = word(STATE_WORDS, state)
         return SafeMode(service, name, state >= SUSPENDED, why, sequence, entered_ns, stream, *evidence)

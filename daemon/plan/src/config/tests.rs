@@ -65,6 +65,30 @@ fn what_is_run_or_loaded_is_that_beside_the_file() {
 }
 
 #[test]
+fn weaker_promises_are_a_ladder_or_refused() {
+    let with = |levels: &str| {
+        parse(&GOOD.replace("[[service.stream]]", &format!("degraded = {levels}\n    [[service.stream]]")))
+    };
+    let refused = |levels: &str| with(levels).expect_err("no ladder").to_string();
+    let config = with("[[{ any-miss = { m = 2, k = 3 } }]]").expect("weaker");
+    assert_eq!(config.services[0].reserved[0].spec.levels().len(), 1);
+    for (levels, why) in [
+        ("[[]]", "level 1 promises nothing"),
+        ("[[{ any-miss = { m = 2, k = 3 } }], []]", "level 2 promises nothing"),
+        ("[[{ any-miss = { m = 0, k = 2 } }]]", "level 1 is not weaker"),
+        ("[[{ any-miss = { m = 3, k = 4 } }], [{ any-miss = { m = 2, k = 3 } }]]", "level 2 is not weaker"),
+        ("[[{ row-miss = 9 }], [{ row-miss = 9 }], [{ row-miss = 9 }], [{ row-miss = 9 }], [{ row-miss = 9 }]]", "at most 4"),
+    ] {
+        let told = refused(levels);
+        assert!(told.contains("service[0].degraded") && told.contains(why), "{levels}: {told}");
+    }
+    // Of a stream's own constraints as well.
+    let own = "arrivals = [{ window = { count = 5, length = \"100ms\" } }]";
+    let told = error(own, &format!("{own}\n    constraints = [{{ row-miss = 2 }}]\n    degraded = [[]]"));
+    assert!(told.contains("stream[0].degraded") && told.contains("level 1 promises nothing"), "{told}");
+}
+
+#[test]
 fn workers_take_the_gpus_in_turn() {
     let on = |text: &str| {
         let text = GOOD.replace("model = \"digits-m\"", &format!("model = \"m\"\n{text}"));
