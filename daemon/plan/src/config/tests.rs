@@ -77,7 +77,10 @@ fn weaker_promises_are_a_ladder_or_refused() {
         ("[[{ any-miss = { m = 2, k = 3 } }], []]", "level 2 promises nothing"),
         ("[[{ any-miss = { m = 0, k = 2 } }]]", "level 1 is not weaker"),
         ("[[{ any-miss = { m = 3, k = 4 } }], [{ any-miss = { m = 2, k = 3 } }]]", "level 2 is not weaker"),
-        ("[[{ row-miss = 9 }], [{ row-miss = 9 }], [{ row-miss = 9 }], [{ row-miss = 9 }], [{ row-miss = 9 }]]", "at most 4"),
+        (
+            "[[{ row-miss = 9 }], [{ row-miss = 9 }], [{ row-miss = 9 }], [{ row-miss = 9 }], [{ row-miss = 9 }]]",
+            "at most 4",
+        ),
     ] {
         let told = refused(levels);
         assert!(told.contains("service[0].degraded") && told.contains(why), "{levels}: {told}");
