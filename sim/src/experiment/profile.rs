@@ -1,6 +1,8 @@
 //! Files that an experiment names: profiles of models measured elsewhere, recorded arrivals.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
 use planner::Number;
@@ -43,45 +45,27 @@ pub(super) fn times_of(
     at: impl Fn(usize) -> bool,
     data: &Data,
 ) -> Result<Vec<Span>, ExperimentError> {
-    let path = data.path(&format!("{field}.file"), &profile.file)?;
-    let unreadable = |error: csv::Error| refuse(format!("{field}.file"), path.display(), error);
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(&path).map_err(unreadable)?;
-    let header = reader.headers().map_err(unreadable)?.clone();
-    let column = |name: &str| {
-        let found = header.iter().position(|column| column == name);
-        let columns = || header.iter().collect::<Vec<_>>().join(", ");
-        found.ok_or_else(|| {
-            refuse(field, name, format!("must be a column of {} ({})", profile.file, columns()))
-        })
-    };
-    let wanted: Vec<_> = profile
-        .rows
-        .iter()
-        .map(|(name, value)| Ok((column(name)?, value)))
-        .collect::<Result<_, ExperimentError>>()?;
-    let (batch, time) = (column(&profile.batch)?, column(&profile.time)?);
     let mut measured: BTreeMap<usize, Span> = BTreeMap::new();
-    for record in reader.records() {
-        let record = record.map_err(unreadable)?;
-        if wanted.iter().any(|&(column, value)| record.get(column) != Some(value)) {
-            continue;
-        }
-        let line = record.position().map_or(0, csv::Position::line);
-        let wrong = |column: usize, reason: String| {
-            let value = record.get(column).unwrap_or_default().to_owned();
-            refuse(format!("{field}: {} line {line}: {}", profile.file, &header[column]), value, reason)
+    for (line, row) in read(field, &profile.file, &profile.rows, &[&profile.batch, &profile.time], data)? {
+        let wrong = |column: &str, value: &str, reason: String| {
+            refuse(format!("{field}: {} line {line}: {column}", profile.file), value, reason)
         };
-        let size = record.get(batch).and_then(|text| text.parse::<f64>().ok()).unwrap_or_default();
+        let (batch, time) = (&row[0], &row[1]);
+        let size = batch.parse::<f64>().unwrap_or_default();
         if size.fract() != 0.0 || !(1.0..=MAX_BATCH as f64).contains(&size) {
-            return Err(wrong(batch, format!("must be a whole number in 1..={MAX_BATCH}")));
+            return Err(wrong(&profile.batch, batch, format!("must be a whole number in 1..={MAX_BATCH}")));
         }
         if !at(size as usize) {
             continue;
         }
-        let nanos = record.get(time).and_then(|text| text.parse::<f64>().ok()).unwrap_or_default()
+        let nanos = time.parse::<f64>().unwrap_or_default()
             * Number::whole(1).to_span(profile.unit).map_or(1.0, |unit| unit.as_nanos() as f64);
         if !(nanos >= 1.0 && nanos <= rt_core::MAX_SPAN.as_nanos() as f64) {
-            return Err(wrong(time, "must be a time above 0 and of at most an hour".to_owned()));
+            return Err(wrong(
+                &profile.time,
+                time,
+                "must be a time above 0 and of at most an hour".to_owned(),
+            ));
         }
         let longest = measured.entry(size as usize).or_default();
         *longest = (*longest).max(Span::from_nanos(nanos.ceil() as u64));
@@ -121,31 +105,50 @@ pub(super) fn numbers(
     columns: &[String],
     data: &Data,
 ) -> Result<Vec<f64>, ExperimentError> {
+    let names: Vec<&String> = columns.iter().collect();
+    let Some((_, row)) = read(field, file, rows, &names, data)?.into_iter().next() else {
+        return Err(refuse(field, format!("{rows:?}"), format!("no row of {file} says so")));
+    };
+    let number = |(name, text): (&String, &String)| {
+        let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+        number.ok_or_else(|| refuse(format!("{field}: {file}: {name}"), text, "must be a number"))
+    };
+    columns.iter().zip(&row).map(number).collect()
+}
+
+/// The rows that say what `rows` says, each with its line: of these columns, in this order. A name that ends in `.gz` is unpacked.
+///
+/// # Errors
+/// If the table cannot be read, or has no such column.
+pub(super) fn read(
+    field: &str,
+    file: &str,
+    rows: &BTreeMap<String, String>,
+    columns: &[&String],
+    data: &Data,
+) -> Result<Vec<(u64, Vec<String>)>, ExperimentError> {
     let path = data.path(&format!("{field}.file"), file)?;
-    let unreadable = |error: csv::Error| refuse(format!("{field}.file"), path.display(), error);
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(&path).map_err(unreadable)?;
-    let header = reader.headers().map_err(unreadable)?.clone();
+    let wrong = |error: &dyn std::fmt::Display| refuse(format!("{field}.file"), path.display(), error);
+    let opened = File::open(&path).map_err(|error| wrong(&error))?;
+    let text: Box<dyn Read> =
+        if file.ends_with(".gz") { Box::new(flate2::read::GzDecoder::new(opened)) } else { Box::new(opened) };
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text);
+    let header = reader.headers().map_err(|error| wrong(&error))?.clone();
     let column = |name: &String| {
         let found = header.iter().position(|column| column == name);
-        found.ok_or_else(|| refuse(field, name, format!("must be a column of {file}")))
+        let all = || header.iter().collect::<Vec<_>>().join(", ");
+        found.ok_or_else(|| refuse(field, name, format!("must be a column of {file} ({})", all())))
     };
-    let wanted: Vec<_> = rows
-        .iter()
-        .map(|(name, value)| Ok((column(name)?, value)))
-        .collect::<Result<_, ExperimentError>>()?;
-    let columns: Vec<usize> = columns.iter().map(column).collect::<Result<_, _>>()?;
+    let wanted = rows.iter().map(|(name, value)| Ok((column(name)?, value)));
+    let wanted = wanted.collect::<Result<Vec<_>, ExperimentError>>()?;
+    let columns = columns.iter().map(|name| column(name)).collect::<Result<Vec<_>, _>>()?;
+    let mut found = Vec::new();
     for record in reader.records() {
-        let record = record.map_err(unreadable)?;
+        let record = record.map_err(|error| wrong(&error))?;
         if wanted.iter().all(|&(column, value)| record.get(column) == Some(value)) {
-            let number = |&column: &usize| {
-                let text = record.get(column).unwrap_or_default();
-                let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
-                number.ok_or_else(|| {
-                    refuse(format!("{field}: {file}: {}", &header[column]), text, "must be a number")
-                })
-            };
-            return columns.iter().map(number).collect();
+            let line = record.position().map_or(0, csv::Position::line);
+            found.push((line, columns.iter().map(|&column| record[column].to_owned()).collect()));
         }
     }
-    Err(refuse(field, format!("{rows:?}"), format!("no row of {file} says so")))
+    Ok(found)
 }

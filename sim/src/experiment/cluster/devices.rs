@@ -10,9 +10,8 @@ use planner::problem::raw as written;
 use rt_core::Span;
 use serde::Deserialize;
 
-use super::recorded::read;
 use crate::cluster::Cluster;
-use crate::experiment::profile::{Data, numbers};
+use crate::experiment::profile::{Data, numbers, read};
 use crate::experiment::service::Service;
 use crate::experiment::system::System;
 use crate::experiment::value::{Positive, Share, Time};

@@ -1,14 +1,12 @@
 //! What came to each service of a cluster, second by second, as it was recorded.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 
 use placement::problem::Service as Placed;
 use serde::Deserialize;
 
 use crate::cluster::Cluster;
-use crate::experiment::profile::Data;
+use crate::experiment::profile::{Data, read};
 use crate::experiment::{ExperimentError, refuse};
 
 /// The longest recording, in seconds.
@@ -78,41 +76,4 @@ impl Recorded {
     pub(in crate::experiment) fn rate(&self) -> f64 {
         self.services.values().flatten().sum::<f64>() / self.seconds as f64
     }
-}
-
-/// The columns of these names, and the rows that say what `rows` says, each with its line.
-type Rows = Vec<(u64, Vec<String>)>;
-
-pub(super) fn read(
-    field: &str,
-    file: &str,
-    rows: &BTreeMap<String, String>,
-    columns: &[&String],
-    data: &Data,
-) -> Result<Rows, ExperimentError> {
-    let path = data.path(&format!("{field}.file"), file)?;
-    let wrong = |error: &dyn std::fmt::Display| refuse(format!("{field}.file"), path.display(), error);
-    let opened = File::open(&path).map_err(|error| wrong(&error))?;
-    let text: Box<dyn Read> =
-        if file.ends_with(".gz") { Box::new(flate2::read::GzDecoder::new(opened)) } else { Box::new(opened) };
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text);
-    let header = reader.headers().map_err(|error| wrong(&error))?.clone();
-    let column = |name: &String| {
-        let found = header.iter().position(|column| column == name);
-        found.ok_or_else(|| refuse(field, name, format!("must be a column of {file}")))
-    };
-    let wanted: Vec<_> = rows
-        .iter()
-        .map(|(name, value)| Ok((column(name)?, value)))
-        .collect::<Result<_, ExperimentError>>()?;
-    let columns: Vec<usize> = columns.iter().map(|name| column(name)).collect::<Result<_, _>>()?;
-    let mut found = Vec::new();
-    for record in reader.records() {
-        let record = record.map_err(|error| wrong(&error))?;
-        if wanted.iter().all(|&(column, value)| record.get(column) == Some(value)) {
-            let line = record.position().map_or(0, csv::Position::line);
-            found.push((line, columns.iter().map(|&column| record[column].to_owned()).collect()));
-        }
-    }
-    Ok(found)
 }
