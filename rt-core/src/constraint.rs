@@ -219,6 +219,16 @@ impl fmt::Display for Constraint {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConstraintSet(heapless::Vec<Constraint, MAX_CONSTRAINTS>);
 
+impl fmt::Display for ConstraintSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, constraint) in self.0.iter().enumerate() {
+            let before = if index == 0 { "" } else { ", " };
+            write!(f, "{before}{constraint}")?;
+        }
+        Ok(())
+    }
+}
+
 impl ConstraintSet {
     /// The set of `constraints`.
     ///

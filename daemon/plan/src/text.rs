@@ -170,13 +170,11 @@ fn print_service(plan: &ServicePlan) {
 
 /// The weaker promises behind those of the reserved streams.
 fn print_ladders(plan: &ServicePlan) {
-    let of_set =
-        |set: &ConstraintSet| set.as_slice().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     for stream in plan.config.reserved.iter().filter(|stream| !stream.spec.levels().is_empty()) {
         let rate = stream.spec.arrivals().map_or(0.0, ArrivalCurve::rate_per_s);
-        say!("  {}: {} up to {rate:.1} requests/s;", stream.name, of_set(stream.spec.constraints()));
+        say!("  {}: {} up to {rate:.1} requests/s;", stream.name, stream.spec.constraints());
         for (number, level) in (1..).zip(stream.spec.levels()) {
-            let (set, rate) = (of_set(&level.constraints), level.arrivals.rate_per_s());
+            let (set, rate) = (&level.constraints, level.arrivals.rate_per_s());
             say!("    beyond that level {number}, {set} up to {rate:.1} requests/s");
         }
         say!(

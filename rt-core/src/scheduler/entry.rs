@@ -87,14 +87,9 @@ impl Scheduler {
         if stalled {
             stream.excused = stream.excused.max(seq + 1);
         }
-        if stream.ladder.is_some() && (!late || stalled) {
-            self.observe_levels(id, sent);
-        }
-        let Some(stream) = self.streams.get_mut(id) else {
-            return Some(unknown(arrival, sent, sent + self.config.deadline));
-        };
         let (conforms, class) = match late && !stalled {
             true => self.observe_late(now, id, sent),
+            false if stream.ladder.is_some() => self.observe_levels(now, id, sent, seq),
             false => match stream.observe(sent) {
                 Some(class) => (true, class),
                 None => self.observe_excess(now, id, sent, seq),
@@ -168,7 +163,13 @@ impl Scheduler {
 
     /// Records a request of `id` that comes early, or where there is or was an excess: whether it conforms, and how much it counts.
     #[inline(never)]
-    fn observe_excess(&mut self, now: Instant, id: StreamId, at: Instant, seq: u64) -> (bool, Class) {
+    pub(super) fn observe_excess(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        at: Instant,
+        seq: u64,
+    ) -> (bool, Class) {
         let tolerance = self.tolerance();
         let Some(stream) = self.streams.get_mut(id) else { return (false, Class::Optional) };
         if let Some((class, early)) = stream.observe_early(at, tolerance) {

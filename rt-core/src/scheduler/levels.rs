@@ -25,13 +25,24 @@ impl Scheduler {
         Some(self.streams.get(id)?.state())
     }
 
-    /// A request of `id` was sent at `sent`: holds it against the levels that are not in force.
+    /// Request number `seq` of a stream that has levels was sent at `sent`: holds it against all of them; whether it conforms to
+    /// the one in force, and how much it counts.
     #[inline(never)]
-    pub(super) fn observe_levels(&mut self, id: StreamId, sent: Instant) {
+    pub(super) fn observe_levels(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        sent: Instant,
+        seq: u64,
+    ) -> (bool, Class) {
         let (tolerance, clean) = (self.tolerance(), self.config.safe_mode.clean);
-        let stream = self.streams.get_mut(id);
-        if let Some(ladder) = stream.and_then(|stream| stream.ladder.as_mut()) {
+        let Some(stream) = self.streams.get_mut(id) else { return (false, Class::Optional) };
+        if let Some(ladder) = &mut stream.ladder {
             ladder.observe(sent, tolerance, clean);
+        }
+        match stream.observe(sent) {
+            Some(class) => (true, class),
+            None => self.observe_excess(now, id, sent, seq),
         }
     }
 

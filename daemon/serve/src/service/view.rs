@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use rt_core::{
-    Alarm, ConstraintSet, Evidence, Instant, MissReason, Scheduler, Span, StreamCounts, StreamSpec,
-    StreamState, WorkerId,
+    Alarm, Evidence, Instant, MissReason, Scheduler, Span, StreamCounts, StreamSpec, StreamState, WorkerId,
 };
 
 use super::latch::Latch;
@@ -55,7 +54,7 @@ pub struct Fared {
 impl StreamView {
     /// Of a stream without requests, that declares this of them or nothing.
     pub(super) fn new(name: &str, spec: &StreamSpec) -> Self {
-        let levels = spec.levels().iter().map(|level| words(&level.constraints)).collect();
+        let levels = spec.levels().iter().map(|level| level.constraints.to_string()).collect();
         Self { name: name.to_owned(), levels, words: Latch::new([0; WORDS]), pace: Pace::of(spec.arrivals()) }
     }
 
@@ -118,11 +117,6 @@ impl StreamView {
             degraded,
         }
     }
-}
-
-/// Constraints, one after the other.
-fn words(constraints: &ConstraintSet) -> String {
-    constraints.as_slice().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl Fared {
