@@ -24,7 +24,9 @@
 //! ended. It is strict with what goes on: what no stall that ended now could explain is told now, before it makes a request miss.
 //! So stalls `T` apart are explained if the second is seen when it is over, as where the machine stands still; one that is
 //! seen while it lasts must not show before `T` is over. It looks for one stall behind each batch: one that lost more than `ℓ`,
-//! perhaps in two of them, is told of.
+//! perhaps in two of them, is told of. And it takes the latest stall that explains a batch for the one that did: where batches on
+//! several workers ran through two stalls within two deadlines, that may be the wrong one of them, which then ended later than it
+//! had to, and one that follows a window after it may be told of without need. It errs by telling, never by silence.
 
 use crate::time::{Instant, MAX_SPAN, Span};
 
