@@ -9,7 +9,7 @@ TARGETS := $(shell rustc --print sysroot)/lib/rustlib
 # The oldest Rust that Cargo.toml promises.
 OLDEST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: all demo test forget-unchecked test-gpu deps fetched format lint licences proof unit models doc bare arm oldest configs foreign python bench profile-example experiments fuzz soak install uninstall deb wheel clean
+.PHONY: all demo test forget-unchecked test-gpu deps fetched format lint licences proof unit models doc bare arm oldest configs foreign python oip oip-proto bench profile-example experiments fuzz soak install uninstall deb wheel clean
 
 all: $(WEIR)
 
@@ -26,7 +26,7 @@ export WEIR_NOT_CHECKED := $(CURDIR)/target/not-checked.txt
 PROOF := $(CURDIR)/target/proof
 
 ## test: everything that must hold on every machine
-test: forget-unchecked deps fetched format lint licences proof unit models doc bare arm oldest configs foreign python
+test: forget-unchecked deps fetched format lint licences proof unit models doc bare arm oldest configs foreign python oip
 	@if [ -s "$(WEIR_NOT_CHECKED)" ]; then \
 	    echo "all other checks passed; NOT CHECKED:"; sort "$(WEIR_NOT_CHECKED)" | uniq -c; \
 	else \
@@ -141,6 +141,19 @@ python: target/debug/weir
 	else \
 	    echo "the Python client: NumPy cannot be fetched" | tee -a "$(WEIR_NOT_CHECKED)"; \
 	fi
+
+# Triton's own clients against the daemon's door for them; they come from PyPI into a virtual environment.
+OIP := target/oip
+oip: target/debug/weir
+	@if ./tests/deps.sh oip $(OIP); then \
+	    $(OIP)/bin/python tests/oip_clients.py --weir target/debug/weir; \
+	else \
+	    echo "Triton's clients: tritonclient cannot be fetched" | tee -a "$(WEIR_NOT_CHECKED)"; \
+	fi
+
+## oip-proto: generate the messages of the Open Inference Protocol anew from daemon/oip/proto
+oip-proto:
+	$(CARGO) run --manifest-path daemon/oip/generate/Cargo.toml --target-dir target/generate
 
 # As `cargo test` builds it: another choice of features would compile the engine once more.
 target/debug/weir: FORCE

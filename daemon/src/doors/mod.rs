@@ -4,9 +4,11 @@
 mod announced;
 mod bus;
 mod hook;
+mod local;
 mod log;
 mod metrics;
 mod newest;
+mod oip;
 #[cfg(test)]
 mod told;
 
@@ -17,11 +19,12 @@ use std::thread::JoinHandle;
 use anyhow::Result;
 
 use crate::overview::Overview;
-use crate::socket::Hub;
+use crate::socket::{Debts, Hub};
 use bus::Bus;
 use hook::Hook;
 use log::Log;
 use metrics::Metrics;
+use oip::Oip;
 use rt_core::Constraint;
 use weir_plan::config::{Config, HookConfig};
 use weir_serve::announcement::{Announcement, State, Subject};
@@ -38,6 +41,7 @@ pub(crate) struct Doors {
     hook: Hook,
     bus: Option<Bus>,
     metrics: Option<Metrics>,
+    oip: Option<Oip>,
     /// Announcements that found no room before a door, until the log tells.
     lost: Arc<AtomicU64>,
 }
@@ -53,7 +57,8 @@ impl Doors {
         let (hook, hooking) = Hook::open(config.hook.clone())?;
         let bus = Bus::new(&config.daemon.bus);
         let metrics = config.daemon.metrics.clone().map(Metrics::new);
-        let doors = Self { hub: Arc::default(), log, hook, bus, metrics, lost };
+        let oip = Oip::new(&config.daemon.oip);
+        let doors = Self { hub: Arc::default(), log, hook, bus, metrics, oip, lost };
         Ok((Arc::new(doors), vec![hooking]))
     }
 
@@ -62,9 +67,10 @@ impl Doors {
     ///
     /// # Errors
     /// If a thread cannot be started, or an address not be bound.
-    pub(crate) fn start(&self, overview: &Arc<Overview>) -> Result<Vec<JoinHandle<()>>> {
+    pub(crate) fn start(&self, overview: &Arc<Overview>, debts: &Arc<Debts>) -> Result<Vec<JoinHandle<()>>> {
         let bus = self.bus.iter().map(|bus| bus.start(overview, &self.hub));
-        bus.chain(self.metrics.iter().map(|metrics| metrics.start(overview, &self.hub))).collect()
+        let metrics = self.metrics.iter().map(|metrics| metrics.start(overview, &self.hub));
+        bus.chain(metrics).chain(self.oip.iter().map(|oip| oip.start(overview, debts))).collect()
     }
 
     /// Has another program run from now on, or none.
@@ -82,6 +88,7 @@ impl Doors {
     pub(crate) fn close(&self) {
         self.bus.iter().for_each(Bus::close);
         self.metrics.iter().for_each(Metrics::close);
+        self.oip.iter().for_each(Oip::close);
         self.hook.close();
         self.log.close();
     }

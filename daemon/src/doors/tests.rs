@@ -27,7 +27,7 @@ fn stuck_doors_hold_nobody_up_and_no_announcement_goes_uncounted() {
     let (queue, unread) = sync_channel(ROOM);
     let bus = Bus::new(&BusConfig::Session);
     let log = Log { queue, thread: Mutex::default() };
-    let doors = Doors { hub: Arc::default(), log, hook, bus, metrics: None, lost: Arc::default() };
+    let doors = Doors { hub: Arc::default(), log, hook, bus, metrics: None, oip: None, lost: Arc::default() };
 
     doors.announce(overrun("lanes", 1));
     assert_eq!(place.words("told", 1), ["1"]);

@@ -9,15 +9,17 @@
 //! at once, and what comes after it is read while it can still be answered; if all were read, all would have waited for too long.
 //! The others wait meanwhile, and little of them is read, for each reads something before it is charged.
 
-use std::os::unix::net::UnixStream;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rt_core::{Instant, Span};
 
+use super::peer::may_connect;
 use super::quota::Quota;
 use weir_os::pi_mutex::PiMutex;
+use weir_plan::config::Allowed;
 
 /// What it takes to read a frame that comes to nothing, and to say so.
 const FRAME: Span = Span::from_nanos(2_000);
@@ -53,12 +55,17 @@ pub(super) fn of_frame(bytes: usize) -> Span {
 
 /// Who connected, as the kernel says: a user and a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Peer(u32, i32);
+pub(crate) struct Peer(u32, i32);
 
 impl Peer {
     /// The other end of a socket; of all whom nothing is known of, the same.
-    pub(super) fn of(socket: &UnixStream) -> Self {
+    pub(crate) fn of(socket: &impl AsFd) -> Self {
         getsockopt(socket, PeerCredentials).map(|peer| Self(peer.uid(), peer.pid())).unwrap_or_default()
+    }
+
+    /// Whether whoever is at the other end of a socket is on the list of those who may connect, if there is one.
+    pub(crate) fn may_connect(socket: &impl AsFd, allowed: Option<&Allowed>) -> bool {
+        may_connect(socket, allowed).0
     }
 }
 
@@ -116,7 +123,7 @@ fn has_turn(turns: &mut Vec<Turn>, now: Instant, (service, connection): (usize, 
 
 impl Debts {
     /// One more connection of a process; `None` if it connects too often.
-    pub(super) fn connect(self: &Arc<Self>, now: Instant, peer: Peer) -> Option<Debt> {
+    pub(crate) fn connect(self: &Arc<Self>, now: Instant, peer: Peer) -> Option<Debt> {
         let accounts = &mut self.books.lock().accounts;
         accounts.retain(|account| {
             account.open > 0
@@ -153,7 +160,7 @@ impl Debts {
 }
 
 /// What the process of one connection owes.
-pub(super) struct Debt {
+pub(crate) struct Debt {
     debts: Arc<Debts>,
     peer: Peer,
     /// Its number.
@@ -164,18 +171,18 @@ pub(super) struct Debt {
 
 /// Too much is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pause {
+pub(crate) struct Pause {
     /// Until then nothing is to be read.
-    pub(super) until: Instant,
+    pub(crate) until: Instant,
     /// When all will be paid.
-    pub(super) paid: Instant,
+    pub(crate) paid: Instant,
     /// How much is to be read then.
-    pub(super) then: Portion,
+    pub(crate) then: Portion,
 }
 
 /// How much of a connection is to be read at a time while too much is owed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Portion {
+pub(crate) enum Portion {
     /// All there is: it has its turn.
     Whole,
     /// A part: it has not been charged yet, or it waits for what others owe.
@@ -205,7 +212,7 @@ impl Debt {
 
     /// Frames for a `service` were read in vain, which took so long. Who is `promised` something does not wait for what others
     /// owe.
-    pub(super) fn charge(&self, now: Instant, took: Span, service: usize, promised: bool) -> Option<Pause> {
+    pub(crate) fn charge(&self, now: Instant, took: Span, service: usize, promised: bool) -> Option<Pause> {
         let charged = self.debts.with(self.peer, |account, others, all, turns| {
             let owe = |paid: Instant| paid > now + CREDIT;
             let owing = others.iter().filter(|other| owe(other.paid));

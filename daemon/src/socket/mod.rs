@@ -27,10 +27,12 @@ use weir_os::pi_mutex::PiMutex;
 use weir_serve::announcement::{Announcement, State};
 
 pub(crate) use connection::Connection;
-pub(crate) use debt::Debts;
+pub(crate) use debt::{Debt, Debts, Peer};
 pub(crate) use file::SocketFile;
 pub(crate) use intake::Intake;
 pub(crate) use listener::Listener;
+pub(crate) use register::{register, tensor};
+pub(crate) use session::DRAINING;
 
 /// How often it is looked whether clients have taken their last answers.
 const PAUSE: Duration = Duration::from_millis(1);

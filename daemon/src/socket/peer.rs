@@ -1,7 +1,6 @@
 //! Who is at the other end: the kernel's word for it, against the list of those who may connect.
 
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, AsRawFd};
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
@@ -12,7 +11,7 @@ const MAX_GROUPS: usize = 65_536;
 
 /// Whether the peer may connect: anybody without a list, else the users and the members of the groups on it.
 /// The second value names the peer for the log.
-pub(super) fn may_connect(socket: &UnixStream, allowed: Option<&Allowed>) -> (bool, String) {
+pub(super) fn may_connect(socket: &impl AsFd, allowed: Option<&Allowed>) -> (bool, String) {
     let Ok(peer) = getsockopt(socket, PeerCredentials) else { return (false, "unknown peer".into()) };
     let (user, group) = (peer.uid(), peer.gid());
     let who = format!("process {} of user {user}", peer.pid());
@@ -24,7 +23,7 @@ pub(super) fn may_connect(socket: &UnixStream, allowed: Option<&Allowed>) -> (bo
 
 /// The supplementary groups that the peer had when it connected.
 #[allow(unsafe_code)]
-fn peer_groups(socket: &UnixStream) -> Vec<u32> {
+fn peer_groups(socket: &impl AsFd) -> Vec<u32> {
     let mut groups: Vec<u32> = vec![0; 64];
     loop {
         let mut length = size_of_val(groups.as_slice()) as libc::socklen_t;
@@ -32,7 +31,7 @@ fn peer_groups(socket: &UnixStream) -> Vec<u32> {
         // most that and sets `length` to what it stored or would need. Any bit pattern is a valid `u32`.
         let status = unsafe {
             libc::getsockopt(
-                socket.as_raw_fd(),
+                socket.as_fd().as_raw_fd(),
                 libc::SOL_SOCKET,
                 libc::SO_PEERGROUPS,
                 groups.as_mut_ptr().cast(),
@@ -54,6 +53,8 @@ fn peer_groups(socket: &UnixStream) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     #[test]

@@ -114,7 +114,7 @@ impl Waiting {
 ///
 /// # Errors
 /// A [`Refusal`] that names the field, or the instant at which the promise would fail.
-pub(super) fn register(
+pub(crate) fn register(
     overview: &Overview,
     registration: &Registration,
     effects: &mut Effects,
@@ -179,7 +179,7 @@ pub(super) fn registered(stream: u32, lease: &Lease) -> DaemonFrame<'static> {
     }))
 }
 
-fn tensor(spec: &TensorSpec) -> TensorInfo {
+pub(crate) fn tensor(spec: &TensorSpec) -> TensorInfo {
     let data_type = match spec.data_type {
         DataType::F32 => WireType::F32,
         DataType::F16 => WireType::F16,

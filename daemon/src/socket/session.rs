@@ -33,7 +33,7 @@ const REGISTERING: Span = Span::from_nanos(50_000);
 const STATUS_BYTE: u64 = 5;
 
 /// Why nothing is taken in any more.
-pub(super) const DRAINING: &str = "the daemon is stopping";
+pub(crate) const DRAINING: &str = "the daemon is stopping";
 
 /// The last word to a client whose connection ends here.
 struct Goodbye(ErrorCode, String);

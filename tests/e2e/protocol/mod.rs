@@ -3,6 +3,7 @@
 mod arena;
 mod clients;
 mod hostile;
+mod oip;
 mod quotas;
 mod registering;
 mod steady;

@@ -126,11 +126,12 @@ impl<'a> Check<'a> {
         let max_frame = self.number("daemon.max-frame", raw.max_frame, MIN_FRAME, 64 << 20);
         let max_pending = self.number("daemon.max-pending", raw.max_pending, 4096, 64 << 20);
         let max_arena = self.number("daemon.max-arena", raw.max_arena, 0, 1 << 30);
-        let (bus, metrics) = (self.bus(&raw.bus), self.metrics(raw.metrics.as_deref()));
+        let (bus, metrics) = (self.bus(&raw.bus), self.local("daemon.metrics", raw.metrics.as_deref()));
         let (users, groups) = (users?, groups?);
         let allowed = (users.is_some() || groups.is_some())
             .then(|| Allowed { users: users.unwrap_or_default(), groups: groups.unwrap_or_default() });
         fits?;
+        let oip = self.oip(&raw.oip, allowed.is_some());
         Ok(DaemonConfig {
             socket,
             socket_mode: socket_mode?,
@@ -150,6 +151,7 @@ impl<'a> Check<'a> {
             allowed,
             bus: bus?,
             metrics: metrics?,
+            oip: oip?,
         })
     }
 

@@ -1,5 +1,6 @@
-//! The doors in the configuration: the bus, the hook and the metrics, checked.
+//! The doors in the configuration: the bus, the hook, the metrics and the Open Inference Protocol, checked.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rt_core::Span;
 
 use super::check::{Check, Refused};
+use super::raw;
 
 /// Added to the name of a socket until others may connect.
 pub const SOCKET_DRAFT: &str = ".new";
@@ -37,13 +39,41 @@ pub struct HookConfig {
     pub limit: Span,
 }
 
-/// Where metrics are read.
+/// Where something is served on this machine alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MetricsConfig {
+pub enum LocalAddress {
     /// On a Unix socket at this path.
     Socket(PathBuf),
     /// On a port of this machine.
     Port(SocketAddr),
+}
+
+impl LocalAddress {
+    /// The socket's, if it is one.
+    pub(super) fn path(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Socket(path) => Some(path),
+            Self::Port(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for LocalAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(path) => write!(f, "unix:{}", path.display()),
+            Self::Port(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+/// Where the Open Inference Protocol is spoken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OipConfig {
+    pub http: Option<LocalAddress>,
+    pub grpc: Option<LocalAddress>,
+    /// Whether a model counts as ready while its service is in safe mode.
+    pub ready_in_safe_mode: bool,
 }
 
 impl Check<'_> {
@@ -60,17 +90,35 @@ impl Check<'_> {
         }
     }
 
-    pub(super) fn metrics(&self, raw: Option<&str>) -> Result<Option<MetricsConfig>, Refused> {
+    /// Where clients are `listed`, not at a port: nothing is known there of who connects.
+    pub(super) fn oip(&self, raw: &raw::Oip, listed: bool) -> Result<OipConfig, Refused> {
+        let at = |field: &str, raw: Option<&str>| match self.local(field, raw)? {
+            Some(LocalAddress::Port(address)) if listed => {
+                let reason = "a port lets everybody in who is not in daemon.allow-users and allow-groups: use \"unix:PATH\"";
+                Err(self.refuse(field, &format!("\"{address}\""), reason))
+            }
+            address => Ok(address),
+        };
+        Ok(OipConfig {
+            http: at("daemon.oip.http", raw.http.as_deref())?,
+            grpc: at("daemon.oip.grpc", raw.grpc.as_deref())?,
+            ready_in_safe_mode: raw.ready_in_safe_mode,
+        })
+    }
+
+    /// An address of this machine, if one is given.
+    pub(super) fn local(&self, field: &str, raw: Option<&str>) -> Result<Option<LocalAddress>, Refused> {
         let Some(raw) = raw else { return Ok(None) };
-        let refuse = |reason: &str| Err(self.refuse("daemon.metrics", &format!("\"{raw}\""), reason));
+        let refuse = |reason: &str| Err(self.refuse(field, &format!("\"{raw}\""), reason));
         if let Some(path) = raw.strip_prefix("unix:") {
             let path = self.resolve(Path::new(path));
             // As for `daemon.socket`.
-            self.number("daemon.metrics (length in bytes)", path.as_os_str().len() as u64, 1, LONGEST_PATH)?;
-            return Ok(Some(MetricsConfig::Socket(path)));
+            let field = format!("{field} (length in bytes)");
+            self.number(&field, path.as_os_str().len() as u64, 1, LONGEST_PATH)?;
+            return Ok(Some(LocalAddress::Socket(path)));
         }
         match raw.parse::<SocketAddr>() {
-            Ok(address) if address.ip().is_loopback() => Ok(Some(MetricsConfig::Port(address))),
+            Ok(address) if address.ip().is_loopback() => Ok(Some(LocalAddress::Port(address))),
             Ok(_) => refuse("must be an address of this machine alone, in 127.0.0.0/8 or [::1]"),
             Err(_) => refuse("must be \"unix:PATH\" or \"ADDRESS:PORT\""),
         }

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::check::{Check, Refused, all};
-use super::{DaemonConfig, DeviceConfig, MetricsConfig, RecordConfig, Select, ServiceConfig};
+use super::{DaemonConfig, DeviceConfig, LocalAddress, RecordConfig, Select, ServiceConfig};
 
 /// How a recording begins, before `service` or `device` and its name.
 pub const RECORDING: &str = "# weir: arrivals at";
@@ -62,10 +62,6 @@ impl Check<'_> {
             _ => None,
         });
         let mut taken: HashSet<&Path> = tables.chain([self.path]).chain(daemon.models.as_deref()).collect();
-        let metrics = match &daemon.metrics {
-            Some(MetricsConfig::Socket(path)) => Some(path),
-            _ => None,
-        };
         // Services that share workers are recorded in the file of their device.
         let own = services.iter().filter(|service| service.share.is_none());
         let own = own.map(|service| (format!("{}.record", service.at), &service.record));
@@ -77,7 +73,9 @@ impl Check<'_> {
             ("daemon.profile", Some(&daemon.profile)),
             ("daemon.certificate", daemon.certificate.as_ref()),
             ("daemon.socket", Some(&daemon.socket)),
-            ("daemon.metrics", metrics),
+            ("daemon.metrics", daemon.metrics.as_ref().and_then(LocalAddress::path)),
+            ("daemon.oip.http", daemon.oip.http.as_ref().and_then(LocalAddress::path)),
+            ("daemon.oip.grpc", daemon.oip.grpc.as_ref().and_then(LocalAddress::path)),
         ];
         let made = made.into_iter().filter_map(|(field, path)| Some((field.to_owned(), path?)));
         all(made.chain(records).map(|(field, path)| match taken.insert(path) {

@@ -26,7 +26,7 @@ use weir_engine::{Backend, EngineKind, Isolation};
 pub use check::is_name;
 pub use controller::{ControllerConfig, Estimator};
 pub use device::{DeviceConfig, ShareConfig};
-pub use doors::{BusConfig, HookConfig, LONGEST_PATH, MetricsConfig, SOCKET_DRAFT};
+pub use doors::{BusConfig, HookConfig, LONGEST_PATH, LocalAddress, OipConfig, SOCKET_DRAFT};
 pub use files::{MAX_RECORDED, RECORDING};
 pub use model::{ModelChoice, Select, SimulatedModel};
 pub use placement::{Candidates, ClassConfig, Mode, Models, Placed, PlacementConfig};
@@ -84,7 +84,8 @@ pub struct DaemonConfig {
     /// Mode bits of the socket.
     pub socket_mode: u32,
     pub bus: BusConfig,
-    pub metrics: Option<MetricsConfig>,
+    pub metrics: Option<LocalAddress>,
+    pub oip: OipConfig,
 }
 
 /// What holds a promise through the stalls that are declared.

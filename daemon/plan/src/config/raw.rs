@@ -100,6 +100,7 @@ pub(super) struct Daemon {
     pub(super) allow_groups: Option<Vec<String>>,
     pub(super) bus: String,
     pub(super) metrics: Option<String>,
+    pub(super) oip: Oip,
 }
 
 impl Default for Daemon {
@@ -124,7 +125,22 @@ impl Default for Daemon {
             allow_groups: None,
             bus: "system".into(),
             metrics: None,
+            oip: Oip::default(),
         }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct Oip {
+    pub(super) http: Option<String>,
+    pub(super) grpc: Option<String>,
+    pub(super) ready_in_safe_mode: bool,
+}
+
+impl Default for Oip {
+    fn default() -> Self {
+        Self { http: None, grpc: None, ready_in_safe_mode: true }
     }
 }
 

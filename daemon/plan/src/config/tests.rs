@@ -141,6 +141,18 @@ fn every_refusal_names_file_field_value_and_limit() {
         ("[daemon]", "[daemon]\nbus = \"train\"", &["daemon.bus", "train", "unix:path"]),
         ("[daemon]", "[daemon]\nmetrics = \"9464\"", &["daemon.metrics", "9464", "ADDRESS:PORT"]),
         ("[daemon]", "[daemon]\nmetrics = \"10.0.0.1:9464\"", &["daemon.metrics", "10.0.0.1", "127."]),
+        ("[daemon]", "[daemon]\noip.http = \"8000\"", &["daemon.oip.http", "8000", "ADDRESS:PORT"]),
+        ("[daemon]", "[daemon]\noip.grpc = \"0.0.0.0:8001\"", &["daemon.oip.grpc", "0.0.0.0", "127."]),
+        (
+            "[daemon]",
+            "[daemon]\noip.http = \"unix:x.profile.json\"",
+            &["daemon.oip.http", "x.profile", "other"],
+        ),
+        (
+            "[daemon]",
+            "[daemon]\nallow-users = [\"0\"]\noip.http = \"127.0.0.1:8000\"",
+            &["daemon.oip.http", "127.0.0.1:8000", "daemon.allow-users", "unix:PATH"],
+        ),
         (
             "[[service]]",
             "[safe-mode]\nhook = [\"/nowhere\"]\n[[service]]",

@@ -6,6 +6,7 @@ mod device;
 mod dispatcher;
 mod executor;
 mod guarded;
+mod hand_in;
 mod latch;
 mod memory;
 mod meters;
@@ -52,6 +53,7 @@ use weir_os::realtime;
 use weir_plan::plan::ServicePlan;
 use worker::Part;
 
+pub use hand_in::Handed;
 pub use memory::Memory;
 pub use region::Region;
 pub use registry::{Lease, Refusal, Registry};

@@ -14,14 +14,13 @@ use hyper::header::CONTENT_TYPE;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, Semaphore};
 
+use super::local::{Duplex, Local, pass};
 use crate::overview::Overview;
-use crate::socket::{Hub, SocketFile};
+use crate::socket::Hub;
 use tracing::warn;
-use weir_plan::config::MetricsConfig;
+use weir_plan::config::LocalAddress;
 
 /// Readers at a time: more wait in the system's backlog.
 const CONNECTIONS: usize = 4;
@@ -30,21 +29,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The way to the thread that answers.
 pub(crate) struct Metrics {
-    config: MetricsConfig,
+    config: LocalAddress,
     stop: Arc<Notify>,
 }
 
 /// What is answered with.
 type Figures = Arc<dyn Fn() -> String + Send + Sync>;
 
-enum Listener {
-    Socket(UnixListener),
-    Port(TcpListener),
-}
-
 impl Metrics {
     /// A door that is still closed.
-    pub(super) fn new(config: MetricsConfig) -> Self {
+    pub(super) fn new(config: LocalAddress) -> Self {
         Self { config, stop: Arc::default() }
     }
 
@@ -55,9 +49,9 @@ impl Metrics {
     pub(super) fn start(&self, overview: &Arc<Overview>, hub: &Arc<Hub>) -> Result<JoinHandle<()>> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().context("metrics")?;
-        let (listener, file) = {
+        let listener = {
             let _inside = runtime.enter();
-            Listener::bind(&self.config)?
+            Local::bind("daemon.metrics", &self.config, None)?
         };
         let (overview, hub, stop) = (Arc::clone(overview), Arc::clone(hub), Arc::clone(&self.stop));
         let figures: Figures = Arc::new(move || {
@@ -71,7 +65,6 @@ impl Metrics {
                     () = serve(listener, figures) => {}
                 }
             });
-            drop(file);
         };
         Ok(std::thread::Builder::new().name("metrics".to_owned()).spawn(run)?)
     }
@@ -82,49 +75,26 @@ impl Metrics {
     }
 }
 
-impl Listener {
-    /// Within a runtime.
-    fn bind(config: &MetricsConfig) -> Result<(Self, Option<SocketFile>)> {
-        match config {
-            MetricsConfig::Socket(path) => {
-                let at = || format!("daemon.metrics = unix:{}", path.display());
-                let (socket, file) = SocketFile::bind(path, None).with_context(at)?;
-                Ok((Self::Socket(UnixListener::from_std(socket)?), Some(file)))
-            }
-            MetricsConfig::Port(address) => {
-                let at = || format!("daemon.metrics = {address}");
-                let listener = std::net::TcpListener::bind(address).with_context(at)?;
-                listener.set_nonblocking(true)?;
-                Ok((Self::Port(TcpListener::from_std(listener)?), None))
-            }
-        }
-    }
-}
-
-async fn serve(listener: Listener, figures: Figures) {
+async fn serve(listener: Local, figures: Figures) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         // Never closed.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let figures = Arc::clone(&figures);
-        let accepted: std::io::Result<()> = match &listener {
-            Listener::Socket(listener) => listener.accept().await.map(|(stream, _)| {
-                tokio::spawn(async move { (converse(stream, figures).await, place).1 });
-            }),
-            Listener::Port(listener) => listener.accept().await.map(|(stream, _)| {
-                tokio::spawn(async move { (converse(stream, figures).await, place).1 });
-            }),
-        };
-        if let Err(error) = accepted {
-            // Out of descriptors, most likely: say so, and leave the readers in the backlog a while.
-            warn!("a reader of metrics cannot be accepted: {error}");
-            let _ = tokio::time::timeout(Duration::from_millis(100), std::future::pending::<()>()).await;
+        // Metrics are for everybody whom the address lets in.
+        match listener.accept(None).await {
+            Ok(guest) => drop(tokio::spawn(async move { (converse(guest.stream, figures).await, place).1 })),
+            Err(error) => {
+                // Out of descriptors, most likely: say so, and leave the readers in the backlog a while.
+                warn!("a reader of metrics cannot be accepted: {error}");
+                pass(Duration::from_millis(100)).await;
+            }
         }
     }
 }
 
 /// Answers the requests of one connection; one that takes too long, or talks nonsense, is closed.
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, figures: Figures) {
+async fn converse(stream: Box<dyn Duplex>, figures: Figures) {
     let answer = service_fn(|request| {
         let response = answer(&request, &figures);
         async { Ok::<_, Infallible>(response) }

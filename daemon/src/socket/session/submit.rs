@@ -10,10 +10,7 @@ use super::debt;
 use super::{DRAINING, Session};
 use weir_engine::packed_len;
 use weir_os::clock;
-use weir_serve::service::{Closed, Origin, Region, Said, wire_reason};
-
-/// To copy fewer bytes takes no longer than to ask whether they are wanted.
-const WORTH_ASKING: usize = 16 << 10;
+use weir_serve::service::{Handed, Origin, Region, Said, wire_reason};
 
 /// The stream of a request, and what it says of itself.
 type From = (u32, Said);
@@ -74,46 +71,19 @@ impl Session<'_> {
         // What is promised an answer is bounded by what its stream declared: a refusal would break the promise.
         let most = self.front.overview.config.daemon.client_requests;
         let full = self.connection.open_requests() >= most && lease.spec.demand().is_none();
-        let service = Arc::clone(lease.service());
-        // What can no longer be answered in time is not copied first.
-        let config = &service.plan.config;
-        let late = config.background && said.sent.is_some_and(|sent| sent + config.deadline <= clock::now());
-        let ruled_out = || late || bytes >= WORTH_ASKING && service.is_ruled_out(lease, said.sent);
-        if full || !lease.promised && ruled_out() {
-            let refused = service.refuse(&mut self.effects, lease, said);
-            return self.missed(id, stream, refused);
-        }
-        let unpromised = (!lease.promised).then_some(self.length.max(bytes));
-        let mut origin =
-            Origin::new(Arc::clone(self.connection) as _, id, stream, output).unpromised(unpromised);
-        origin.tells_skipped = self.version >= Some(WITHIN_VERSION);
-        let mut fresh = Some((fill, origin));
-        let mut moved = None;
-        loop {
-            let service = Arc::clone(lease.service());
-            // Slots can run out only while answers to earlier requests are still being written.
-            let Some(token) = service.slots.take() else {
-                let refused = service.refuse(&mut self.effects, lease, said);
-                return self.missed(id, stream, refused);
-            };
-            {
-                let mut slot = service.slots.get(token);
-                if let Some(content) = moved.take() {
-                    *slot = content;
-                } else if let Some((fill, origin)) = fresh.take() {
-                    slot.input.clear();
-                    fill(&mut slot.input);
-                    slot.origin = Some(origin);
-                }
-                slot.memory = service.plan.spec.has_state().then(|| Arc::clone(&lease.memory));
-            }
-            let Err(closed) = service.submit(&mut self.effects, lease, token, said) else { return };
-            moved = Some(std::mem::take(&mut *service.slots.get(token)));
-            service.slots.put_back(token);
-            // Else another one has taken over just now.
-            if closed == Closed::Ending {
-                return self.refuse(id, RefusalCode::Draining, DRAINING);
-            }
+        let handed = if full || lease.is_in_vain(said, bytes) {
+            lease.refuse(&mut self.effects, said)
+        } else {
+            let unpromised = (!lease.promised).then_some(self.length.max(bytes));
+            let mut origin =
+                Origin::new(Arc::clone(self.connection) as _, id, stream, output).unpromised(unpromised);
+            origin.tells_skipped = self.version >= Some(WITHIN_VERSION);
+            lease.hand_in(&mut self.effects, (origin, said), fill)
+        };
+        match handed {
+            Handed::TakenIn => {}
+            Handed::Refused(refused) => self.missed(id, stream, refused),
+            Handed::Ending => self.refuse(id, RefusalCode::Draining, DRAINING),
         }
     }
 

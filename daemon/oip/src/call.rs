@@ -1,0 +1,112 @@
+//! What is called and what is answered, however it travels.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+use weir_client::TensorInfo;
+
+/// What a model is called, and what it takes and gives.
+#[derive(Clone, Copy, Debug)]
+pub struct Model<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The tensors of a request.
+    pub inputs: &'a [TensorInfo],
+    /// The tensors of an answer.
+    pub outputs: &'a [TensorInfo],
+}
+
+/// A parameter of a call, an input, an output or an answer.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+#[serde(untagged)]
+pub enum Parameter {
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A whole number above 2⁶³ - 1.
+    Uint(u64),
+    /// A number.
+    Double(f64),
+    /// Text.
+    Text(String),
+}
+
+/// Parameters by name.
+pub type Parameters = BTreeMap<String, Parameter>;
+
+/// A call for inference.
+#[derive(Debug, Default)]
+pub struct Call<'a> {
+    /// Comes back with the answer; empty for none.
+    pub id: String,
+    /// Of the whole call.
+    pub parameters: Parameters,
+    /// The tensors, in any order.
+    pub inputs: Vec<Input<'a>>,
+    /// The tensors that are wanted of the answer; all if there is none.
+    pub outputs: Vec<Wanted>,
+}
+
+/// One tensor of a call.
+#[derive(Debug)]
+pub struct Input<'a> {
+    /// Its name in the model.
+    pub name: Cow<'a, str>,
+    /// What its elements are, in the protocol's words.
+    pub datatype: Cow<'a, str>,
+    /// Its dimensions.
+    pub shape: Vec<i64>,
+    /// Its elements.
+    pub data: Data<'a>,
+}
+
+/// The elements of a tensor, row-major, as they came.
+#[derive(Debug)]
+pub enum Data<'a> {
+    /// As they lie in memory, little-endian.
+    Raw(&'a [u8]),
+    /// A JSON array, nested or flat.
+    Json(&'a RawValue),
+    /// `BOOL`.
+    Bool(&'a [bool]),
+    /// `INT8`, `INT16` and `INT32`.
+    Int(&'a [i32]),
+    /// `INT64`.
+    Int64(&'a [i64]),
+    /// `UINT8`, `UINT16` and `UINT32`.
+    Uint(&'a [u32]),
+    /// `UINT64`.
+    Uint64(&'a [u64]),
+    /// `FP32`.
+    Fp32(&'a [f32]),
+    /// `FP64`.
+    Fp64(&'a [f64]),
+}
+
+/// A tensor that is wanted of the answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wanted {
+    /// Its name in the model.
+    pub name: String,
+    /// Whether it is to come as it lies in memory, where both ways are there.
+    pub binary: bool,
+    /// What else is said of it.
+    pub parameters: Parameters,
+}
+
+/// The answer to a call.
+#[derive(Debug)]
+pub struct Answer<'a> {
+    /// Who answers.
+    pub model: Model<'a>,
+    /// The call's.
+    pub id: String,
+    /// Of the answer.
+    pub parameters: Parameters,
+    /// The tensors, packed as they are in an answer of Weir.
+    pub packed: &'a [u8],
+    /// Those that go out, by their place in the model, and whether as they lie in memory; all that the call wanted.
+    pub outputs: Vec<(usize, bool)>,
+}

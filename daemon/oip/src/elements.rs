@@ -1,0 +1,160 @@
+//! The elements of a tensor as bytes: from numbers as JSON and typed fields have them, and back to JSON.
+
+use std::fmt;
+
+use half::f16;
+use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
+use serde_json::Value;
+use weir_client::wire::DataType;
+
+/// A number, or `true` or `false`, that is to be an element.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Number {
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Float(f64),
+}
+
+/// Why a number is no element of a type.
+#[derive(Debug)]
+pub(crate) struct NoElement {
+    number: Number,
+    wanted: DataType,
+}
+
+impl fmt::Display for NoElement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = crate::name_of(self.wanted);
+        match self.number {
+            Number::Bool(value) => write!(f, "{value} is no {name}"),
+            Number::Int(value) => write!(f, "{value} is no {name}"),
+            Number::Uint(value) => write!(f, "{value} is no {name}"),
+            Number::Float(value) => write!(f, "{value:?} is no {name}"),
+        }
+    }
+}
+
+/// Adds a number to `bytes` as an element of a type.
+pub(crate) fn push(bytes: &mut Vec<u8>, wanted: DataType, number: Number) -> Result<(), NoElement> {
+    let none = || NoElement { number, wanted };
+    let whole = || match number {
+        Number::Int(value) => Ok(i128::from(value)),
+        Number::Uint(value) => Ok(i128::from(value)),
+        Number::Bool(_) | Number::Float(_) => Err(none()),
+    };
+    let float = || match number {
+        Number::Int(value) => Ok(value as f64),
+        Number::Uint(value) => Ok(value as f64),
+        Number::Float(value) => Ok(value),
+        Number::Bool(_) => Err(none()),
+    };
+    match wanted {
+        DataType::Bool => match number {
+            Number::Bool(value) => bytes.push(value.into()),
+            Number::Int(value @ 0..=1) => bytes.push(value as u8),
+            Number::Uint(value @ 0..=1) => bytes.push(value as u8),
+            _ => return Err(none()),
+        },
+        DataType::U8 => bytes.push(u8::try_from(whole()?).map_err(|_| none())?),
+        DataType::I8 => bytes.extend(i8::try_from(whole()?).map_err(|_| none())?.to_le_bytes()),
+        DataType::I32 => bytes.extend(i32::try_from(whole()?).map_err(|_| none())?.to_le_bytes()),
+        DataType::I64 => bytes.extend(i64::try_from(whole()?).map_err(|_| none())?.to_le_bytes()),
+        DataType::F16 => bytes.extend(f16::from_f64(float()?).to_le_bytes()),
+        DataType::F32 => bytes.extend((float()? as f32).to_le_bytes()),
+        DataType::F64 => bytes.extend(float()?.to_le_bytes()),
+        DataType::Unknown(_) => return Err(none()),
+    }
+    Ok(())
+}
+
+/// Adds the elements of a JSON array, nested or flat, to `bytes`; at most `limit` of them.
+///
+/// # Errors
+/// If it is none, holds something else or too much.
+pub(crate) fn push_json(
+    bytes: &mut Vec<u8>,
+    wanted: DataType,
+    limit: usize,
+    json: &str,
+) -> Result<(), serde_json::Error> {
+    let mut left = limit;
+    let mut source = serde_json::Deserializer::from_str(json);
+    Elements { bytes, wanted, left: &mut left, whole: true }.deserialize(&mut source)
+}
+
+/// What stands in an array: elements, or arrays.
+struct Elements<'a> {
+    bytes: &'a mut Vec<u8>,
+    wanted: DataType,
+    left: &'a mut usize,
+    /// The array itself, and nothing in it.
+    whole: bool,
+}
+
+impl Elements<'_> {
+    fn push<E: Error>(self, number: Number) -> Result<(), E> {
+        if self.whole {
+            return Err(E::custom("data must be an array"));
+        }
+        *self.left =
+            self.left.checked_sub(1).ok_or_else(|| E::custom("data has more elements than shape"))?;
+        push(self.bytes, self.wanted, number).map_err(E::custom)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Elements<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<(), D::Error> {
+        source.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Elements<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of numbers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<(), A::Error> {
+        let Self { bytes, wanted, left, .. } = self;
+        while array.next_element_seed(Elements { bytes, wanted, left, whole: false })?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.push(Number::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        self.push(Number::Int(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        self.push(Number::Uint(value))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        self.push(Number::Float(value))
+    }
+}
+
+/// The elements in `bytes` as a flat JSON array; what is no finite number is `null`. `None` for a type that JSON has no
+/// numbers for in this protocol.
+pub(crate) fn to_json(data_type: DataType, bytes: &[u8]) -> Option<Value> {
+    fn of<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> Value) -> Value {
+        bytes.as_chunks().0.iter().map(|&element| value(element)).collect()
+    }
+    match data_type {
+        DataType::Bool => Some(of(bytes, |[byte]| (byte != 0).into())),
+        DataType::U8 => Some(of(bytes, |[byte]| byte.into())),
+        DataType::I8 => Some(of(bytes, |element| i8::from_le_bytes(element).into())),
+        DataType::I32 => Some(of(bytes, |element| i32::from_le_bytes(element).into())),
+        DataType::I64 => Some(of(bytes, |element| i64::from_le_bytes(element).into())),
+        DataType::F32 => Some(of(bytes, |element| f32::from_le_bytes(element).into())),
+        DataType::F64 => Some(of(bytes, |element| f64::from_le_bytes(element).into())),
+        DataType::F16 | DataType::Unknown(_) => None,
+    }
+}

@@ -1,0 +1,92 @@
+//! Calls as clients write them, and answers as they read them.
+
+use weir_client::wire::DataType;
+
+use super::*;
+
+fn tensor(name: &str, data_type: DataType, shape: &[u32]) -> TensorInfo {
+    TensorInfo { name: name.to_owned(), data_type, shape: shape.to_vec() }
+}
+
+#[test]
+fn binary_data_belongs_to_the_inputs_in_their_order() {
+    let json = br#"{"id":"7","parameters":{"binary_data_output":true,"weir_stream":"front"},"inputs":[
+        {"name":"a","datatype":"UINT8","shape":[2],"parameters":{"binary_data_size":2}},
+        {"name":"b","datatype":"UINT8","shape":[1],"data":[5]},
+        {"name":"c","datatype":"UINT8","shape":[1],"parameters":{"binary_data_size":1}}],
+        "outputs":[{"name":"y","parameters":{"binary_data":false}},{"name":"z"}]}"#;
+    let body = [&json[..], &[1, 2, 3]].concat();
+    let read = call(&body, Some(json.len())).expect("a call");
+    assert_eq!(read.id, "7");
+    assert!(wishes_binary(&read));
+    assert_eq!(read.parameters["weir_stream"], Parameter::Text("front".into()));
+    let raw = read.inputs.iter().map(|input| match input.data {
+        Data::Raw(raw) => raw.to_vec(),
+        Data::Json(json) => json.get().as_bytes().to_vec(),
+        _ => panic!("{input:?}"),
+    });
+    let raw: Vec<_> = raw.collect();
+    assert_eq!(raw, [&[1, 2][..], b"[5]", &[3]]);
+    assert_eq!(read.outputs.iter().map(|wanted| wanted.binary).collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
+fn a_body_that_is_no_call_is_told_why() {
+    let one = |rest: &str| format!(r#"{{"inputs":[{{"name":"a","datatype":"UINT8","shape":[2]{rest}}}]}}"#);
+    for (body, header, word) in [
+        (String::new(), None, "EOF"),
+        ("{}".into(), None, "inputs"),
+        ("{}".into(), Some(3), "the body has 2 bytes"),
+        (one(""), None, "neither data nor binary_data_size"),
+        (one(r#","parameters":{"binary_data_size":2}"#), None, "0 bytes are left"),
+        (one(r#","parameters":{"binary_data_size":-2}"#), None, "must be a number of bytes"),
+        (one(r#","data":[1],"parameters":{"binary_data_size":2}"#), None, "both"),
+        (one(r#","parameters":{"shared_memory_region":"x"}"#), None, "not supported"),
+    ] {
+        let text = call(body.as_bytes(), header).expect_err("it is wrong").to_string();
+        assert!(text.contains(word), "{text}: {word}");
+    }
+    let body = one(r#","data":[1,2]"#) + "xyz";
+    let text = call(body.as_bytes(), Some(body.len() - 3)).expect_err("too much").to_string();
+    assert!(text.contains("3 bytes follow"), "{text}");
+}
+
+#[test]
+fn an_answer_has_the_tensors_that_are_wanted_each_its_way() {
+    let outputs = [
+        tensor("y", DataType::F32, &[1, 2]),
+        tensor("h", DataType::F16, &[1]),
+        tensor("n", DataType::I8, &[2]),
+    ];
+    let model = Model { name: "digits", inputs: &[], outputs: &outputs };
+    let mut packed = [0.5f32.to_le_bytes(), f32::NAN.to_le_bytes()].concat();
+    packed.extend([1, 2, 0, 0, 0, 0, 0, 0, 255, 3]);
+    let parameters = Parameters::from([("weir_sequence".to_owned(), Parameter::Int(4))]);
+    let wanted = vec![(0, false), (1, true), (2, false)];
+    let mut answer = Answer { model, id: "7".into(), parameters, packed: &packed, outputs: wanted };
+    let (body, length) = body(&answer).expect("written");
+    let length = length.expect("something follows");
+    assert_eq!(body[length..], [1, 2]);
+    let json: Value = serde_json::from_slice(&body[..length]).expect("JSON");
+    let expected = serde_json::json!({
+        "model_name": "digits", "model_version": "1", "id": "7", "parameters": {"weir_sequence": 4},
+        "outputs": [
+            {"name": "y", "datatype": "FP32", "shape": [1, 2], "data": [0.5, null]},
+            {"name": "h", "datatype": "FP16", "shape": [1], "parameters": {"binary_data_size": 2}},
+            {"name": "n", "datatype": "INT8", "shape": [2], "data": [-1, 3]},
+        ],
+    });
+    assert_eq!(json, expected);
+    answer.outputs = vec![(1, false)];
+    assert!(super::body(&answer).is_err() && check_json(&answer.model, &answer.outputs).is_err());
+    assert!(check_json(&answer.model, &[(0, false), (1, true)]).is_ok());
+}
+
+#[test]
+fn a_model_is_described_as_both_ways_have_it() {
+    let tensors = [tensor("x", DataType::F32, &[1, 784])];
+    let model = Model { name: "digits", inputs: &tensors, outputs: &tensors[..0] };
+    assert_eq!(metadata(&model)["inputs"], json!([{"name": "x", "datatype": "FP32", "shape": [1, 784]}]));
+    assert_eq!(config(&model)["input"], json!([{"name": "x", "data_type": "TYPE_FP32", "dims": [1, 784]}]));
+    assert_eq!((&config(&model)["max_batch_size"], &config(&model)["output"]), (&json!(0), &json!([])));
+}

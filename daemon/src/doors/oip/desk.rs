@@ -1,0 +1,359 @@
+//! What is done for a call, however it came: its model, its stream, its request, and what the answer tells.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rt_core::Span;
+use weir_client::status::Service as Status;
+use weir_client::{TensorInfo, wire::ResultHead};
+use weir_oip::http::VERSION;
+use weir_oip::{Answer, Call, Model, Parameter, Parameters, Refused, check_outputs, pack};
+use weir_os::clock;
+use weir_os::locks::lock;
+use weir_plan::config::DaemonConfig;
+use weir_serve::service::{Handed, Origin, Said, Service};
+use weir_serve::status;
+
+use super::super::local::pass;
+use super::reply::{Reply, Told};
+use super::streams::{ANONYMOUS, Declared, Streams};
+use crate::overview::Overview;
+use crate::socket::{DRAINING, Debt, Debts, tensor};
+
+/// Where calls are dealt with.
+pub(super) struct Desk {
+    overview: Arc<Overview>,
+    pub(super) debts: Arc<Debts>,
+    streams: Streams,
+    /// The thread's time when somebody was charged last.
+    charged: Mutex<Span>,
+}
+
+/// Whoever calls: a connection.
+pub(super) struct Caller {
+    debt: Debt,
+    open: Arc<AtomicUsize>,
+}
+
+/// What a call names beside its body.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    pub(super) model: String,
+    /// Empty for any.
+    pub(super) version: String,
+    pub(super) stream: Option<String>,
+    /// How soon the answer is wanted.
+    pub(super) within: Option<Span>,
+    /// Whether outputs that are not named go out as they lie in memory.
+    pub(super) binary: bool,
+}
+
+/// A model by its name, and what it takes and gives.
+#[derive(Debug)]
+pub(super) struct Described {
+    name: String,
+    inputs: Vec<TensorInfo>,
+    outputs: Vec<TensorInfo>,
+}
+
+/// An answer to a call.
+#[derive(Debug)]
+pub(super) struct Given {
+    described: Described,
+    id: String,
+    parameters: Parameters,
+    packed: Vec<u8>,
+    outputs: Vec<(usize, bool)>,
+}
+
+impl Caller {
+    pub(super) fn new(debt: Debt) -> Self {
+        Self { debt, open: Arc::default() }
+    }
+}
+
+impl Described {
+    pub(super) fn model(&self) -> Model<'_> {
+        Model { name: &self.name, inputs: &self.inputs, outputs: &self.outputs }
+    }
+}
+
+impl Given {
+    pub(super) fn answer(&self) -> Answer<'_> {
+        Answer {
+            model: self.described.model(),
+            id: self.id.clone(),
+            parameters: self.parameters.clone(),
+            packed: &self.packed,
+            outputs: self.outputs.clone(),
+        }
+    }
+}
+
+impl Desk {
+    pub(super) fn new(overview: &Arc<Overview>, debts: &Arc<Debts>) -> Self {
+        let (overview, debts) = (Arc::clone(overview), Arc::clone(debts));
+        Self { overview, debts, streams: Streams::default(), charged: Mutex::new(Span::ZERO) }
+    }
+
+    pub(super) fn config(&self) -> &DaemonConfig {
+        &self.overview.config.daemon
+    }
+
+    /// Whether calls are taken in.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.overview.served.is_draining()
+    }
+
+    /// Whether calls of this model are.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(super) fn is_model_ready(&self, name: &str, version: &str) -> Result<bool, Refused> {
+        let (_, service) = self.service(name, version)?;
+        let standing = service.latest().view().standing();
+        let safe = standing.severity.is_suspended() || standing.demoted;
+        Ok(self.is_ready() && (self.config().oip.ready_in_safe_mode || !safe))
+    }
+
+    /// Its state in the protocol's words.
+    pub(super) fn state(&self, name: &str) -> &'static str {
+        if self.is_model_ready(name, "").unwrap_or(false) { "READY" } else { "UNAVAILABLE" }
+    }
+
+    /// The names of all models, in the order of the configuration.
+    pub(super) fn models(&self) -> Vec<String> {
+        self.overview.served.services().iter().map(|service| service.name().to_owned()).collect()
+    }
+
+    /// What a model takes and gives.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(super) fn describe(&self, name: &str, version: &str) -> Result<Described, Refused> {
+        self.service(name, version).map(|(_, service)| described(service.latest()))
+    }
+
+    /// How the calls of a model have fared.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(super) fn status(&self, name: &str, version: &str) -> Result<Status, Refused> {
+        self.service(name, version).map(|(_, service)| status::of(&service))
+    }
+
+    /// Answers a call. One that came to nothing and was promised nothing is paid for by waiting.
+    ///
+    /// # Errors
+    /// If it is wrong, or there is no answer in time.
+    pub(super) async fn infer(
+        &self,
+        caller: &Caller,
+        asked: Asked,
+        call: &Call<'_>,
+    ) -> Result<Given, Refused> {
+        let served = async {
+            let (index, service) = self.service(&asked.model, &asked.version)?;
+            Ok((index, self.serve(caller, (service, asked), call).await?))
+        };
+        let (index, (outcome, vain)) = match served.await {
+            Ok(served) => served,
+            Err(refused) => (0, (Err(refused), Some(false))),
+        };
+        match vain {
+            Some(promised) => self.charge(caller, index, promised).await,
+            None => drop(self.note()),
+        }
+        outcome
+    }
+
+    /// Has a caller wait who has asked for what is no inference, or in vain, if it owes too much.
+    pub(super) async fn charge(&self, caller: &Caller, service: usize, promised: bool) {
+        let took = self.note();
+        let now = clock::now();
+        if let Some(pause) = caller.debt.charge(now, took, service, promised) {
+            pass(clock::duration(pause.until.since(now))).await;
+            // What others did meanwhile is theirs.
+            self.note();
+        }
+    }
+
+    /// Gives streams back that nobody uses.
+    pub(super) fn release_unused(&self) {
+        self.streams.release(false);
+    }
+
+    /// Gives all streams back.
+    pub(super) fn release_all(&self) {
+        self.streams.release(true);
+    }
+
+    /// The thread's time since the last time.
+    fn note(&self) -> Span {
+        let now = clock::thread_time();
+        now.saturating_sub(std::mem::replace(&mut *lock(&self.charged), now))
+    }
+
+    /// The service of that name and its place.
+    fn service(&self, name: &str, version: &str) -> Result<(usize, Arc<Service>), Refused> {
+        let services = self.overview.served.services();
+        let found = services.iter().enumerate().find(|(_, service)| service.name() == name);
+        let Some((index, service)) = found else {
+            let names: Vec<_> = services.iter().map(|service| service.name()).collect();
+            return Err(Refused::NotFound(format!("no model {name}; there are: {}", names.join(", "))));
+        };
+        if !version.is_empty() && version != VERSION {
+            return Err(Refused::NotFound(format!(
+                "model {name} has version {VERSION} alone, not {version}"
+            )));
+        }
+        Ok((index, Arc::clone(service)))
+    }
+
+    /// What comes of a call, and, if it was in vain, whether it was promised something.
+    async fn serve(
+        &self,
+        caller: &Caller,
+        (service, asked): (Arc<Service>, Asked),
+        call: &Call<'_>,
+    ) -> Result<(Result<Given, Refused>, Option<bool>), Refused> {
+        let described = described(service.latest());
+        let model = described.model();
+        let outputs = check_outputs(&model, &call.outputs, asked.binary)?;
+        weir_oip::http::check_json(&model, &outputs)?;
+        let mut packed = Vec::new();
+        pack(&model, call, &mut packed)?;
+        if !self.is_ready() {
+            return Err(unavailable(DRAINING));
+        }
+        let said = Said { sent: None, within: within(&asked, call)? };
+        let name = named(&asked, call)?;
+        if service.plan.spec.has_state() && name == ANONYMOUS {
+            let text =
+                format!("model {} remembers what came before: name a stream by weir_stream", asked.model);
+            return Err(Refused::Invalid(text));
+        }
+        let declared = Declared::of(&call.parameters)?;
+        let most = self.config().client_streams;
+        // Once more if the service has ended and another one has its name.
+        for _ in 0..2 {
+            let of = (&*service, name.as_str());
+            let held = self.streams.get(&self.overview, of, declared.clone(), most).await?;
+            let (reply, told) = Reply::new(&caller.open);
+            let (handed, promised) = {
+                let (lease, effects) = &mut *lock(&held.lease);
+                let full = caller.open.load(Ordering::Relaxed) >= self.config().client_requests;
+                let handed = if full && lease.spec.demand().is_none() || lease.is_in_vain(said, packed.len())
+                {
+                    lease.refuse(effects, said)
+                } else {
+                    let unpromised = (!lease.promised).then_some(packed.len());
+                    let mut origin = Origin::new(Arc::clone(&reply) as _, 1, 1, None).unpromised(unpromised);
+                    origin.tells_skipped = true;
+                    lease.hand_in(effects, (origin, said), |slot| slot.extend_from_slice(&packed))
+                };
+                (handed, lease.promised)
+            };
+            let told = match handed {
+                Handed::Ending => {
+                    self.streams.forget(service.name(), &name);
+                    continue;
+                }
+                Handed::Refused(Some(refused)) => {
+                    let outcome = self.given(Told::missed(refused), described, (call, outputs), &service);
+                    return Ok((outcome, Some(promised)));
+                }
+                Handed::Refused(None) => None,
+                Handed::TakenIn => told.await.ok(),
+            };
+            // Without a word its stream has gone.
+            let told = told.ok_or_else(|| unavailable("its stream was given up"))?;
+            let vain = reply.is_in_vain().then_some(promised);
+            return Ok((self.given(told, described, (call, outputs), &service), vain));
+        }
+        Err(unavailable("the service has ended"))
+    }
+
+    /// What is answered.
+    fn given(
+        &self,
+        told: Told,
+        described: Described,
+        (call, outputs): (&Call<'_>, Vec<(usize, bool)>),
+        service: &Service,
+    ) -> Result<Given, Refused> {
+        match told {
+            Told::Result { head, packed } => {
+                let parameters = parameters(&head, service.latest());
+                Ok(Given { described, id: call.id.clone(), parameters, packed, outputs })
+            }
+            Told::Miss { misses_left, sequence, reason } => {
+                let text = format!("no answer in time to request {sequence}: {reason}");
+                Err(Refused::Unavailable { text, misses_left })
+            }
+        }
+    }
+}
+
+fn described(service: &Service) -> Described {
+    let spec = &service.plan.spec;
+    let tensors = |list: &[weir_engine::TensorSpec]| list.iter().map(tensor).collect();
+    Described {
+        name: service.name().to_owned(),
+        inputs: tensors(spec.request()),
+        outputs: tensors(spec.answer()),
+    }
+}
+
+/// What an answer tells of itself.
+fn parameters(head: &ResultHead, service: &Service) -> Parameters {
+    let number = |value: u64| Parameter::Int(i64::try_from(value).unwrap_or(i64::MAX));
+    let mut parameters = Parameters::from([
+        ("weir_sequence".to_owned(), number(head.sequence)),
+        ("weir_queued_ns".to_owned(), number(head.queued_ns)),
+        ("weir_run_ns".to_owned(), number(head.run_ns)),
+        ("weir_batch".to_owned(), number(head.batch.into())),
+    ]);
+    if let Some(left) = head.misses_left {
+        parameters.insert("weir_misses_left".to_owned(), number(left.into()));
+    }
+    if head.skipped > 0 {
+        parameters.insert("weir_skipped".to_owned(), number(head.skipped.into()));
+    }
+    let variants = &service.plan.variants;
+    if let Some(variant) = variants.get(usize::from(head.variant)).filter(|_| variants.len() > 1) {
+        parameters.insert("weir_variant".to_owned(), Parameter::Text(variant.spec.name.clone()));
+    }
+    parameters
+}
+
+/// The stream that a call names.
+fn named(asked: &Asked, call: &Call<'_>) -> Result<String, Refused> {
+    match (call.parameters.get("weir_stream"), &asked.stream) {
+        (Some(Parameter::Text(name)), _) => Ok(name.clone()),
+        (Some(_), _) => Err(Refused::Invalid("weir_stream must be a text".to_owned())),
+        (None, Some(name)) => Ok(name.clone()),
+        (None, None) => match call.parameters.get("sequence_id") {
+            None | Some(Parameter::Int(0)) => Ok(ANONYMOUS.to_owned()),
+            Some(_) => Err(Refused::Unimplemented(
+                "sequence_id is not supported here: name a stream by weir_stream".to_owned(),
+            )),
+        },
+    }
+}
+
+/// How soon a call wants its answer: by its own parameter, in microseconds, or by the way it came.
+fn within(asked: &Asked, call: &Call<'_>) -> Result<Option<Span>, Refused> {
+    match call.parameters.get("timeout") {
+        None | Some(Parameter::Int(0)) => Ok(asked.within),
+        Some(&Parameter::Int(micros @ 1..)) => {
+            let own = Span::from_nanos((micros as u64).saturating_mul(1_000));
+            Ok(Some(asked.within.map_or(own, |within| within.min(own))))
+        }
+        Some(_) => Err(Refused::Invalid("timeout must be a number of microseconds".to_owned())),
+    }
+}
+
+fn unavailable(text: &str) -> Refused {
+    Refused::Unavailable { text: text.to_owned(), misses_left: None }
+}

@@ -1,0 +1,296 @@
+//! The protocol over gRPC: its calls, the stream of calls, and reflection.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rt_core::Span;
+use tokio::sync::{mpsc, watch};
+use tonic::codegen::Service as _;
+use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::MetadataMap;
+use tonic::{Response, Status};
+use weir_client::status::Service as Fared;
+use weir_oip::Refused;
+use weir_oip::grpc::inference::grpc_inference_service_server::{
+    GrpcInferenceService, GrpcInferenceServiceServer,
+};
+use weir_oip::grpc::inference::repository_index_response::ModelIndex;
+use weir_oip::grpc::inference::{
+    InferStatistics, ModelConfigRequest, ModelConfigResponse, ModelInferRequest, ModelInferResponse,
+    ModelMetadataRequest, ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse, ModelStatistics,
+    ModelStatisticsRequest, ModelStatisticsResponse, ModelStreamInferResponse, RepositoryIndexRequest,
+    RepositoryIndexResponse, ServerLiveRequest, ServerLiveResponse, ServerMetadataRequest,
+    ServerMetadataResponse, ServerReadyRequest, ServerReadyResponse, StatisticDuration,
+};
+use weir_oip::grpc::{self, DESCRIPTORS};
+use weir_oip::http::VERSION;
+
+use super::super::local::Guest;
+use super::desk::{Asked, Caller, Desk};
+use super::{EXTENSIONS, STREAM, closed};
+
+/// Calls of a connection at a time; more wait at the client.
+const CALLS: u32 = 32;
+
+/// Answers the calls of one connection until it ends, or nothing more is to be answered.
+pub(super) async fn converse(
+    guest: Guest,
+    desk: &Arc<Desk>,
+    caller: &Arc<Caller>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let most = desk.config().max_frame as usize;
+    let inference = Inference { desk: Arc::clone(desk), caller: Arc::clone(caller) };
+    let inference = GrpcInferenceServiceServer::new(inference).max_decoding_message_size(most);
+    let described =
+        || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
+    // What was generated can be read.
+    let (Ok(v1), Ok(v1alpha)) = (described().build_v1(), described().build_v1alpha()) else { return };
+    let answer = service_fn(|request: Request<Incoming>| {
+        let (mut inference, mut v1, mut v1alpha) = (inference.clone(), v1.clone(), v1alpha.clone());
+        async move {
+            let path = request.uri().path();
+            if path.starts_with("/grpc.reflection.v1.") {
+                v1.call(request).await
+            } else if path.starts_with("/grpc.reflection.v1alpha.") {
+                v1alpha.call(request).await
+            } else {
+                // Of any other it says that it is not there.
+                Ok::<_, Infallible>(inference.call(request).await.unwrap_or_else(|never| match never {}))
+            }
+        }
+    });
+    let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(CALLS)
+        .serve_connection(TokioIo::new(guest.stream), answer);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = closed(&mut stop) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    // A client that goes, or talks nonsense, has been told what there was to tell.
+    drop(ended);
+}
+
+/// The service for one connection.
+#[derive(Clone)]
+struct Inference {
+    desk: Arc<Desk>,
+    caller: Arc<Caller>,
+}
+
+/// What is answered to a call.
+type Answer<T> = Result<Response<T>, Status>;
+
+impl Inference {
+    /// An answer to what is no inference.
+    async fn look<T>(&self, look: impl FnOnce(&Desk) -> Result<T, Refused> + Send) -> Answer<T> {
+        let outcome = look(&self.desk);
+        self.desk.charge(&self.caller, 0, false).await;
+        outcome.map(Response::new).map_err(|refused| grpc::status(&refused))
+    }
+
+    async fn infer(&self, message: ModelInferRequest, beside: Beside) -> Result<ModelInferResponse, Refused> {
+        let call = match grpc::call(&message) {
+            Ok(call) => call,
+            Err(refused) => {
+                self.desk.charge(&self.caller, 0, false).await;
+                return Err(refused);
+            }
+        };
+        let Beside { stream, within } = beside;
+        let (model, version) = (message.model_name.clone(), message.model_version.clone());
+        let asked = Asked { model, version, stream, within, binary: true };
+        let given = self.desk.infer(&self.caller, asked, &call).await?;
+        Ok(grpc::response(&given.answer()))
+    }
+}
+
+/// What stands beside a message.
+#[derive(Clone, Default)]
+struct Beside {
+    stream: Option<String>,
+    /// How soon the client wants the answer.
+    within: Option<Span>,
+}
+
+impl Beside {
+    fn of(metadata: &MetadataMap) -> Self {
+        let text = |name: &str| metadata.get(name).and_then(|value| value.to_str().ok());
+        let stream = STREAM.iter().find_map(|name| text(name)).map(str::to_owned);
+        Self { stream, within: text("grpc-timeout").and_then(timeout) }
+    }
+}
+
+/// A timeout as gRPC writes it: up to eight digits and a unit; `None` for anything else.
+fn timeout(text: &str) -> Option<Span> {
+    let unit = text.chars().next_back()?;
+    let nanos = match unit {
+        'H' => 3_600_000_000_000,
+        'M' => 60_000_000_000,
+        'S' => 1_000_000_000,
+        'm' => 1_000_000,
+        'u' => 1_000,
+        'n' => 1,
+        _ => return None,
+    };
+    let count: u64 = text[..text.len() - 1].parse().ok()?;
+    Some(Span::from_nanos(count.saturating_mul(nanos)))
+}
+
+#[tonic::async_trait]
+impl GrpcInferenceService for Inference {
+    type ModelStreamInferStream = ReceiverStream<Result<ModelStreamInferResponse, Status>>;
+
+    async fn server_live(&self, _: tonic::Request<ServerLiveRequest>) -> Answer<ServerLiveResponse> {
+        self.look(|_| Ok(ServerLiveResponse { live: true })).await
+    }
+
+    async fn server_ready(&self, _: tonic::Request<ServerReadyRequest>) -> Answer<ServerReadyResponse> {
+        self.look(|desk| Ok(ServerReadyResponse { ready: desk.is_ready() })).await
+    }
+
+    async fn model_ready(&self, request: tonic::Request<ModelReadyRequest>) -> Answer<ModelReadyResponse> {
+        let ModelReadyRequest { name, version } = request.into_inner();
+        self.look(|desk| Ok(ModelReadyResponse { ready: desk.is_model_ready(&name, &version)? })).await
+    }
+
+    async fn server_metadata(
+        &self,
+        _: tonic::Request<ServerMetadataRequest>,
+    ) -> Answer<ServerMetadataResponse> {
+        let told = ServerMetadataResponse {
+            name: "weir".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            extensions: EXTENSIONS.map(str::to_owned).to_vec(),
+        };
+        self.look(|_| Ok(told)).await
+    }
+
+    async fn model_metadata(
+        &self,
+        request: tonic::Request<ModelMetadataRequest>,
+    ) -> Answer<ModelMetadataResponse> {
+        let ModelMetadataRequest { name, version } = request.into_inner();
+        self.look(|desk| Ok(grpc::metadata(&desk.describe(&name, &version)?.model()))).await
+    }
+
+    async fn model_infer(&self, request: tonic::Request<ModelInferRequest>) -> Answer<ModelInferResponse> {
+        let beside = Beside::of(request.metadata());
+        let answer = self.infer(request.into_inner(), beside).await;
+        answer.map(Response::new).map_err(|refused| grpc::status(&refused))
+    }
+
+    /// Answers each call of a stream as it is done; what is wrong with one is told in its place.
+    async fn model_stream_infer(
+        &self,
+        request: tonic::Request<tonic::Streaming<ModelInferRequest>>,
+    ) -> Answer<Self::ModelStreamInferStream> {
+        // How long the stream may last says nothing of one of its calls.
+        let beside = Beside { within: None, ..Beside::of(request.metadata()) };
+        let (answers, stream) = mpsc::channel(CALLS as usize);
+        let (own, mut calls) = (self.clone(), request.into_inner());
+        tokio::spawn(async move {
+            loop {
+                // A place for the answer first, so that no more are at work than may be.
+                let Ok(place) = answers.clone().reserve_owned().await else { return };
+                let message = match calls.message().await {
+                    Ok(Some(message)) => message,
+                    Ok(None) => return,
+                    Err(status) => {
+                        place.send(Err(status));
+                        return;
+                    }
+                };
+                let (own, beside) = (own.clone(), beside.clone());
+                tokio::spawn(async move {
+                    let id = message.id.clone();
+                    let answer = match own.infer(message, beside).await {
+                        Ok(answer) => ModelStreamInferResponse {
+                            infer_response: Some(answer),
+                            ..ModelStreamInferResponse::default()
+                        },
+                        Err(refused) => ModelStreamInferResponse {
+                            error_message: refused.to_string(),
+                            infer_response: Some(ModelInferResponse { id, ..ModelInferResponse::default() }),
+                        },
+                    };
+                    place.send(Ok(answer));
+                });
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(stream)))
+    }
+
+    async fn model_config(&self, request: tonic::Request<ModelConfigRequest>) -> Answer<ModelConfigResponse> {
+        let ModelConfigRequest { name, version } = request.into_inner();
+        self.look(|desk| Ok(grpc::config(&desk.describe(&name, &version)?.model()))).await
+    }
+
+    async fn model_statistics(
+        &self,
+        request: tonic::Request<ModelStatisticsRequest>,
+    ) -> Answer<ModelStatisticsResponse> {
+        let ModelStatisticsRequest { name, version } = request.into_inner();
+        let look = |desk: &Desk| {
+            let names = if name.is_empty() { desk.models() } else { vec![name] };
+            let all: Result<_, _> =
+                names.iter().map(|name| Ok(statistics(&desk.status(name, &version)?))).collect();
+            Ok(ModelStatisticsResponse { model_stats: all? })
+        };
+        self.look(look).await
+    }
+
+    async fn repository_index(
+        &self,
+        _: tonic::Request<RepositoryIndexRequest>,
+    ) -> Answer<RepositoryIndexResponse> {
+        let look = |desk: &Desk| {
+            let one = |name: String| {
+                let state = desk.state(&name).to_owned();
+                ModelIndex { name, version: VERSION.to_owned(), state, reason: String::new() }
+            };
+            Ok(RepositoryIndexResponse { models: desk.models().into_iter().map(one).collect() })
+        };
+        self.look(look).await
+    }
+}
+
+/// How the calls of a model have fared. What was not measured is left out.
+fn statistics(service: &Fared) -> ModelStatistics {
+    let (served, missed) = (service.served, service.missed.values().sum::<u64>());
+    let inference_stats = InferStatistics {
+        success: Some(StatisticDuration { count: served, ns: service.latency_ns.sum }),
+        fail: Some(StatisticDuration { count: missed, ns: 0 }),
+        ..InferStatistics::default()
+    };
+    ModelStatistics {
+        name: service.name.clone(),
+        version: VERSION.to_owned(),
+        inference_count: served,
+        execution_count: service.batch_sizes.counts.iter().sum(),
+        inference_stats: Some(inference_stats),
+        ..ModelStatistics::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_has_digits_and_a_unit() {
+        let read = |text| timeout(text).map(Span::as_nanos);
+        assert_eq!([read("1H"), read("2M"), read("3S")], [3_600, 120, 3].map(|s| Some(s * 1_000_000_000)));
+        assert_eq!([read("4m"), read("5u"), read("6n")], [Some(4_000_000), Some(5_000), Some(6)]);
+        assert_eq!([read(""), read("7"), read("m"), read("-1S"), read("1s"), read("1µ")], [None; 6]);
+    }
+}

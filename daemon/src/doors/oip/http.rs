@@ -1,0 +1,241 @@
+//! The protocol over HTTP/1.1: its paths, and JSON with binary tensors.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use weir_client::status::Service as Status;
+use weir_oip::{Refused, http};
+
+use super::super::local::Guest;
+use super::desk::{Asked, Caller, Desk};
+use super::{EXTENSIONS, STREAM, closed};
+
+/// So long a client may take to send a head, from the first byte of it on, or a body.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Misses that the promise of the stream still allows, where a request was missed.
+const MISSES_LEFT: &str = "weir-misses-left";
+
+type Reply = Response<Full<Bytes>>;
+
+/// Answers the calls of one connection until it ends, or nothing more is to be answered.
+pub(super) async fn converse(
+    guest: Guest,
+    desk: &Arc<Desk>,
+    caller: &Arc<Caller>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let answer = service_fn(|request| async { Ok::<_, Infallible>(answer(desk, caller, request).await) });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .max_buf_size(64 << 10)
+        .serve_connection(TokioIo::new(guest.stream), answer);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = closed(&mut stop) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    // A client that goes, or talks nonsense, has been told what there was to tell.
+    drop(ended);
+}
+
+/// Tells whoever there is no place for, once asked something.
+pub(super) async fn turn_away(guest: Guest, text: &str) {
+    let answer = service_fn(|_| async {
+        let refused = Refused::Unavailable { text: text.to_owned(), misses_left: None };
+        Ok::<_, Infallible>(refuse(&refused))
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .keep_alive(false)
+        .max_buf_size(16 << 10)
+        .serve_connection(TokioIo::new(guest.stream), answer);
+    let _ = tokio::time::timeout(PATIENCE, connection).await;
+}
+
+async fn answer(desk: &Desk, caller: &Caller, request: Request<Incoming>) -> Reply {
+    let path = request.uri().path().to_owned();
+    let path: Vec<&str> = path.trim_end_matches('/').split('/').skip(1).collect();
+    let outcome = match (path.as_slice(), request.method()) {
+        (["v2", "models", model, "infer"], &Method::POST) => infer(desk, caller, (model, ""), request).await,
+        (["v2", "models", model, "versions", version, "infer"], &Method::POST) => {
+            infer(desk, caller, (model, version), request).await
+        }
+        (path, method) => {
+            let outcome = look(desk, path, method);
+            desk.charge(caller, 0, false).await;
+            outcome
+        }
+    };
+    outcome.unwrap_or_else(|refused| refuse(&refused))
+}
+
+/// What is no inference.
+fn look(desk: &Desk, path: &[&str], method: &Method) -> Result<Reply, Refused> {
+    let standing = |ready: bool, told: Value| {
+        let mut reply = json_of(&told);
+        *reply.status_mut() = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        Ok(reply)
+    };
+    match (path, method) {
+        (["v2"], &Method::GET) => Ok(json_of(&json!({
+            "name": "weir", "version": env!("CARGO_PKG_VERSION"), "extensions": EXTENSIONS,
+        }))),
+        (["v2", "health", "live"], &Method::GET) => standing(true, json!({ "live": true })),
+        (["v2", "health", "ready"], &Method::GET) => {
+            standing(desk.is_ready(), json!({ "ready": desk.is_ready() }))
+        }
+        (["v2", "repository", "index"], &Method::POST) => {
+            let one = |name: String| {
+                let state = desk.state(&name);
+                json!({ "name": name, "version": http::VERSION, "state": state })
+            };
+            Ok(json_of(&desk.models().into_iter().map(one).collect()))
+        }
+        (["v2", "models", "stats"], &Method::GET) => {
+            let all: Result<Vec<_>, _> = desk.models().iter().map(|name| desk.status(name, "")).collect();
+            Ok(json_of(&statistics(&all?)))
+        }
+        (["v2", "models", model, rest @ ..], &Method::GET) => {
+            let (version, rest) = match rest {
+                ["versions", version, rest @ ..] => (*version, rest),
+                rest => ("", rest),
+            };
+            match rest {
+                [] => Ok(json_of(&http::metadata(&desk.describe(model, version)?.model()))),
+                ["config"] => Ok(json_of(&http::config(&desk.describe(model, version)?.model()))),
+                ["ready"] => {
+                    let ready = desk.is_model_ready(model, version)?;
+                    standing(ready, json!({ "name": model, "ready": ready }))
+                }
+                ["stats"] => Ok(json_of(&statistics(&[desk.status(model, version)?]))),
+                _ => Err(Refused::NotFound(format!("nothing is at /{}", path.join("/")))),
+            }
+        }
+        (["v2", "systemsharedmemory" | "cudasharedmemory" | "repository" | "trace" | "logging", ..], _) => {
+            Err(Refused::Unimplemented(format!("/{} is not supported here", path.join("/"))))
+        }
+        _ => Err(Refused::NotFound(format!("nothing is at {method} /{}", path.join("/")))),
+    }
+}
+
+async fn infer(
+    desk: &Desk,
+    caller: &Caller,
+    (model, version): (&str, &str),
+    request: Request<Incoming>,
+) -> Result<Reply, Refused> {
+    let head = match head_of(request.headers()) {
+        Ok(head) => Ok(head),
+        Err(refused) => Err(refused),
+    };
+    let called = match head {
+        Ok(head) => {
+            body_of(request.into_body(), desk.config().max_frame as usize).await.map(|body| (head, body))
+        }
+        Err(refused) => Err(refused),
+    };
+    let called = called.as_ref().map_err(Clone::clone);
+    let call = called.and_then(|((length, stream), body)| Ok((stream, http::call(body, *length)?)));
+    let (stream, call) = match call {
+        Ok(call) => call,
+        Err(refused) => {
+            desk.charge(caller, 0, false).await;
+            return Err(refused);
+        }
+    };
+    let (model, version, stream) = (model.to_owned(), version.to_owned(), stream.clone());
+    let asked = Asked { model, version, stream, within: None, binary: http::wishes_binary(&call) };
+    let given = desk.infer(caller, asked, &call).await?;
+    let (body, length) = http::body(&given.answer())?;
+    let kind = if length.is_some() { "application/octet-stream" } else { "application/json" };
+    let mut reply = reply(StatusCode::OK, body, kind);
+    if let Some(length) = length {
+        reply.headers_mut().insert(http::LENGTH_HEADER, length.into());
+    }
+    Ok(reply)
+}
+
+/// How long the JSON of a body is, if not all of it, and the stream that is named.
+fn head_of(headers: &HeaderMap) -> Result<(Option<usize>, Option<String>), Refused> {
+    if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
+        let text = format!("content-encoding {} is not supported here", text_of(encoding));
+        return Err(Refused::Unimplemented(text));
+    }
+    let length = headers.get(http::LENGTH_HEADER).map(|value| {
+        let text = text_of(value);
+        text.parse().map_err(|_| Refused::Invalid(format!("{} is {text}, no number", http::LENGTH_HEADER)))
+    });
+    let stream = STREAM.iter().find_map(|name| headers.get(*name)).map(text_of);
+    Ok((length.transpose()?, stream))
+}
+
+/// The whole body, of so many bytes at most.
+async fn body_of(body: Incoming, limit: usize) -> Result<Bytes, Refused> {
+    let read = tokio::time::timeout(PATIENCE, Limited::new(body, limit).collect()).await;
+    let read = read.map_err(|_| Refused::Invalid(format!("the body did not come within {PATIENCE:?}")))?;
+    read.map(|body| body.to_bytes()).map_err(|error| match error.is::<LengthLimitError>() {
+        true => Refused::TooLarge(format!("the body has more than daemon.max-frame = {limit} bytes")),
+        false => Refused::Invalid(format!("the body: {error}")),
+    })
+}
+
+/// How calls have fared, as Triton tells it. What was not measured is left out.
+fn statistics(services: &[Status]) -> Value {
+    let one = |service: &Status| {
+        let (served, missed) = (service.served, service.missed.values().sum::<u64>());
+        json!({
+            "name": service.name,
+            "version": http::VERSION,
+            "inference_count": served,
+            "execution_count": service.batch_sizes.counts.iter().sum::<u64>(),
+            "inference_stats": {
+                "success": { "count": served, "ns": service.latency_ns.sum },
+                "fail": { "count": missed, "ns": 0 },
+            },
+        })
+    };
+    json!({ "model_stats": services.iter().map(one).collect::<Value>() })
+}
+
+fn refuse(refused: &Refused) -> Reply {
+    let status = match refused {
+        Refused::Invalid(_) => StatusCode::BAD_REQUEST,
+        Refused::NotFound(_) => StatusCode::NOT_FOUND,
+        Refused::Conflict(_) => StatusCode::CONFLICT,
+        Refused::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        Refused::Unimplemented(_) => StatusCode::NOT_IMPLEMENTED,
+        Refused::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let mut reply = json_of(&json!({ "error": refused.to_string() }));
+    *reply.status_mut() = status;
+    if let Refused::Unavailable { misses_left: Some(left), .. } = refused {
+        reply.headers_mut().insert(MISSES_LEFT, (*left).into());
+    }
+    reply
+}
+
+fn json_of(value: &Value) -> Reply {
+    reply(StatusCode::OK, value.to_string().into_bytes(), "application/json")
+}
+
+fn reply(status: StatusCode, body: Vec<u8>, kind: &'static str) -> Reply {
+    let mut reply = Response::new(Full::new(Bytes::from(body)));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    reply
+}
+
+fn text_of(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
+}

@@ -1,0 +1,199 @@
+//! The streams that calls belong to: the door holds each that a call has named, for all of its clients, for as long as it is used.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use rt_core::{Constraint, Instant, Span};
+use weir_client::{ArrivalBound, RefusalCode, Registration};
+use weir_oip::{Parameter, Parameters, Refused};
+use weir_os::clock;
+use weir_os::locks::lock;
+use weir_serve::service::{Effects, Lease, Refusal, Registry, Service};
+
+use crate::overview::Overview;
+use crate::socket;
+
+/// The stream of calls that name none.
+pub(super) const ANONYMOUS: &str = "open-inference";
+/// A stream is given back once it has not been used for so long.
+const UNUSED: Span = Span::from_millis(60_000);
+
+/// A stream that the door holds.
+pub(super) struct Held {
+    pub(super) lease: Mutex<(Lease, Effects)>,
+    /// What it was declared to be; nothing where it is the configuration's, or best effort.
+    declared: Declared,
+    used: Mutex<Instant>,
+}
+
+/// What a call declares of its stream.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Declared {
+    constraints: Vec<Constraint>,
+    arrivals: Option<ArrivalBound>,
+}
+
+/// A service and a stream of it.
+type Name = (String, String);
+
+/// All that are held.
+#[derive(Default)]
+pub(super) struct Streams {
+    held: Mutex<HashMap<Name, Arc<Held>>>,
+    /// One is registered at a time.
+    registering: tokio::sync::Mutex<()>,
+}
+
+impl Streams {
+    /// The stream of that name, which is registered if it is not held; `most` may be.
+    ///
+    /// # Errors
+    /// If it cannot be had, or is held with another declaration.
+    pub(super) async fn get(
+        &self,
+        overview: &Arc<Overview>,
+        (service, name): (&Service, &str),
+        declared: Declared,
+        most: usize,
+    ) -> Result<Arc<Held>, Refused> {
+        let key = (service.name().to_owned(), name.to_owned());
+        if let Some(held) = self.find(&key) {
+            return held.as_declared(&key.1, declared);
+        }
+        let _turn = self.registering.lock().await;
+        if let Some(held) = self.find(&key) {
+            return held.as_declared(&key.1, declared);
+        }
+        if lock(&self.held).len() >= most {
+            let text = format!("daemon.client-streams = {most} are held by calls of this protocol");
+            return Err(Refused::Conflict(text));
+        }
+        let registration = declared.registration(&key)?;
+        let overview = Arc::clone(overview);
+        // It may wait for a long batch, and take long to be worked out.
+        let outcome = tokio::task::spawn_blocking(move || {
+            let mut effects = Effects::default();
+            (socket::register(&overview, &registration, &mut effects, true), effects)
+        });
+        let ended = |_| Refused::Unavailable { text: "registering has failed".to_owned(), misses_left: None };
+        let (outcome, effects) = outcome.await.map_err(ended)?;
+        // With patience there always is an outcome.
+        let Some(outcome) = outcome else { return Err(refused(&key.1, none())) };
+        let lease = outcome.map_err(|refusal| refused(&key.1, refusal))?;
+        let used = Mutex::new(clock::now());
+        let held = Arc::new(Held { lease: Mutex::new((lease, effects)), declared, used });
+        lock(&self.held).insert(key, Arc::clone(&held));
+        Ok(held)
+    }
+
+    /// Forgets a stream whose service has ended.
+    pub(super) fn forget(&self, service: &str, stream: &str) {
+        lock(&self.held).remove(&(service.to_owned(), stream.to_owned()));
+    }
+
+    /// Gives back what has not been used for a while, or all.
+    pub(super) fn release(&self, all: bool) {
+        let now = clock::now();
+        let unused = |held: &Held| all || *lock(&held.used) + UNUSED < now;
+        let gone: Vec<_> = lock(&self.held).extract_if(|_, held| unused(held)).collect();
+        for (_, held) in gone {
+            let (lease, effects) = &mut *lock(&held.lease);
+            Registry::release(lease, effects);
+        }
+    }
+
+    fn find(&self, name: &Name) -> Option<Arc<Held>> {
+        let held = lock(&self.held).get(name).cloned()?;
+        *lock(&held.used) = clock::now();
+        Some(held)
+    }
+}
+
+impl Held {
+    /// A call that declares nothing takes it as it is.
+    fn as_declared(self: Arc<Self>, name: &str, declared: Declared) -> Result<Arc<Self>, Refused> {
+        if declared == Declared::default() || declared == self.declared {
+            return Ok(self);
+        }
+        Err(Refused::Conflict(format!("stream {name} is held with another declaration")))
+    }
+}
+
+impl Declared {
+    /// What the parameters of a call declare.
+    ///
+    /// # Errors
+    /// If one means nothing.
+    pub(super) fn of(parameters: &Parameters) -> Result<Self, Refused> {
+        let text = |key: &str| match parameters.get(key) {
+            None => Ok(None),
+            Some(Parameter::Text(text)) => Ok(Some(text.as_str())),
+            Some(other) => Err(wrong(key, &format!("{other:?}"), "must be a text")),
+        };
+        let span = |key: &str| {
+            let parse = |text: &str| {
+                let parsed = text.parse::<humantime::Duration>();
+                parsed
+                    .map(Into::into)
+                    .map_err(|error| wrong(key, text, &format!("no duration such as \"33ms\" ({error})")))
+            };
+            text(key)?.map(parse).transpose()
+        };
+        let constraints = text("weir_constraints")?.unwrap_or_default();
+        let constraints = constraints.split(';').filter(|one| !one.trim().is_empty());
+        let constraints: Result<Vec<Constraint>, _> = constraints.map(|one| one.trim().parse()).collect();
+        let constraints =
+            constraints.map_err(|error| Refused::Invalid(format!("weir_constraints: {error}")))?;
+        let (period, jitter) = (span("weir_period")?, span("weir_jitter")?);
+        let burst = match parameters.get("weir_burst") {
+            None => None,
+            Some(&Parameter::Int(burst @ 1..)) => Some(burst as u64),
+            Some(other) => {
+                return Err(wrong("weir_burst", &format!("{other:?}"), "must be a number above 0"));
+            }
+        };
+        let arrivals = match (period, jitter, burst) {
+            (None, None, None) => None,
+            (None, ..) => {
+                return Err(Refused::Invalid("weir_jitter and weir_burst need a weir_period".to_owned()));
+            }
+            (Some(_), Some(_), Some(_)) => {
+                return Err(Refused::Invalid("weir_jitter and weir_burst do not go together".to_owned()));
+            }
+            (Some(period), None, Some(burst)) => Some(ArrivalBound::token_bucket(burst, period)),
+            (Some(period), jitter, None) => Some(ArrivalBound::periodic(period, jitter.unwrap_or_default())),
+        };
+        Ok(Self { constraints, arrivals })
+    }
+
+    fn registration(&self, (service, stream): &Name) -> Result<Registration, Refused> {
+        let mut builder = Registration::builder(service, stream);
+        for constraint in &self.constraints {
+            let (misses, window) = (constraint.misses(), constraint.window());
+            builder = builder.constraint(weir_client::Constraint::any_miss(misses, window));
+        }
+        for bound in self.arrivals.iter() {
+            builder = builder.arrivals(*bound);
+        }
+        builder.build().map_err(|error| Refused::Invalid(error.to_string()))
+    }
+}
+
+fn none() -> Refusal {
+    Refusal { code: RefusalCode::TooManyStreams, text: "it cannot be had now".to_owned() }
+}
+
+/// A stream that is not given out, in the protocol's words.
+fn refused(stream: &str, Refusal { code, text }: Refusal) -> Refused {
+    let text = format!("stream {stream}: {text}");
+    match code {
+        RefusalCode::Draining => Refused::Unavailable { text, misses_left: None },
+        RefusalCode::UnknownService => Refused::NotFound(text),
+        RefusalCode::InvalidConstraint | RefusalCode::InvalidArrivals => Refused::Invalid(text),
+        _ => Refused::Conflict(text),
+    }
+}
+
+fn wrong(key: &str, value: &str, reason: &str) -> Refused {
+    Refused::Invalid(format!("{key} = {value}: {reason}"))
+}

@@ -1,0 +1,321 @@
+//! The Open Inference Protocol over HTTP, as a client of its own finds it: the paths, JSON and binary tensors, streams, misses, the end.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use crate::harness::{DAEMON, Deployment, PATIENCE, best_effort, eventually, values};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// A null service, and one whose batches take longer than their bound; with `more` in the table of the door.
+fn place(more: &str) -> Deployment {
+    let place = Deployment::new(format!(
+        "{DAEMON}max-frame = 16384\n[daemon.oip]\nhttp = \"unix:h\"\n{more}\n{}",
+        r#"
+        [safe-mode]
+        hold = "1h"
+        [[service]]
+        name = "null"
+        engine = "simulated"
+        simulated = { times = ["1ms"], input = 3, output = 2 }
+        deadline = "20s"
+        [[service.stream]]
+        name = "front"
+        constraints = [{ row-miss = 1 }]
+        arrivals = [{ periodic = { period = "10ms", jitter = "1s" } }]
+        [[service]]
+        name = "slow"
+        engine = "simulated"
+        simulated = { times = ["300ms"], input = 1, output = 1 }
+        deadline = "2s"
+        "#
+    ))
+    .profiled(&[5]);
+    place.set_variant_bounds(&[[1], [300]], &[[5], [5]]);
+    place
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&self.body)))
+    }
+
+    fn error(&self) -> String {
+        self.json()["error"].as_str().expect("an error").to_owned()
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let named = |line: &&str| line.to_lowercase().starts_with(&format!("{name}:"));
+        self.head.lines().find(named).map(|line| line[name.len() + 1..].trim())
+    }
+}
+
+/// One connection, which lasts.
+struct Caller(UnixStream);
+
+impl Caller {
+    fn of(place: &Deployment) -> Self {
+        let stream = eventually("the door", || UnixStream::connect(place.path("h")).ok());
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        Self(stream)
+    }
+
+    fn send(&mut self, what: &str, headers: &str, body: &[u8]) {
+        let head =
+            format!("{what} HTTP/1.1\r\nHost: weir\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
+        self.0.write_all(&[head.as_bytes(), body].concat()).expect("sent");
+    }
+
+    fn answer(&mut self) -> Answer {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).expect("an answer");
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).expect("text");
+        let status = head[9..12].parse().expect("a status");
+        let mut answer = Answer { status, head, body: Vec::new() };
+        let length = answer.header("content-length").map_or(0, |length| length.parse().expect("a length"));
+        answer.body.resize(length, 0);
+        self.0.read_exact(&mut answer.body).expect("the body");
+        answer
+    }
+
+    fn ask(&mut self, what: &str) -> Answer {
+        self.send(what, "", b"");
+        self.answer()
+    }
+
+    fn call(&mut self, model: &str, call: &Value) -> Answer {
+        self.send(&format!("POST /v2/models/{model}/infer"), "", call.to_string().as_bytes());
+        self.answer()
+    }
+}
+
+/// A call with these elements and parameters.
+fn call(data: &[f32], parameters: Value) -> Value {
+    let input = json!({ "name": "input", "datatype": "FP32", "shape": [data.len()], "data": data });
+    json!({ "id": "7", "inputs": [input], "parameters": parameters })
+}
+
+#[test]
+fn a_model_is_described_and_answers_as_it_does_at_the_socket() {
+    let place = place("");
+    let daemon = place.serve();
+    let mut caller = Caller::of(&place);
+    for path in
+        ["/v2/health/live", "/v2/health/ready", "/v2/models/null/ready", "/v2/models/null/versions/1/ready"]
+    {
+        assert_eq!(caller.ask(&format!("GET {path}")).status, 200, "{path}");
+    }
+    let server = caller.ask("GET /v2").json();
+    assert_eq!((&server["name"], &server["version"]), (&json!("weir"), &json!(env!("CARGO_PKG_VERSION"))));
+    let model = caller.ask("GET /v2/models/null").json();
+    assert_eq!(model["inputs"], json!([{"name": "input", "datatype": "FP32", "shape": [3]}]));
+    assert_eq!(caller.ask("GET /v2/models/null/config").json()["output"][0]["dims"], json!([2]));
+    let index = caller.ask("POST /v2/repository/index").json();
+    assert_eq!(index[1], json!({"name": "slow", "version": "1", "state": "READY"}));
+
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("null", "cam")).expect("a stream");
+    let expected =
+        values(&stream, &client.infer(&stream, &[1.0, 2.0, 3.0]).expect("an answer")).expect("in time");
+    let answer = caller.call("null", &call(&[1.0, 2.0, 3.0], json!({}))).json();
+    assert_eq!(
+        (&answer["model_name"], &answer["model_version"], &answer["id"]),
+        (&json!("null"), &json!("1"), &json!("7"))
+    );
+    assert_eq!(
+        answer["outputs"],
+        json!([{"name": "output", "datatype": "FP32", "shape": [2], "data": expected}])
+    );
+    assert_eq!(answer["parameters"]["weir_sequence"], json!(0));
+
+    let head = json!({ "parameters": { "binary_data_output": true }, "inputs": [
+        { "name": "input", "datatype": "FP32", "shape": [1, 3], "parameters": { "binary_data_size": 12 } }] });
+    let head = head.to_string();
+    let raw: Vec<u8> = [1.0f32, 2.0, 3.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+    let length = format!("Inference-Header-Content-Length: {}\r\n", head.len());
+    caller.send("POST /v2/models/null/versions/1/infer", &length, &[head.as_bytes(), &raw].concat());
+    let answer = caller.answer();
+    let length: usize =
+        answer.header("inference-header-content-length").expect("binary").parse().expect("a length");
+    let packed: Vec<u8> = expected.iter().flat_map(|value| value.to_le_bytes()).collect();
+    assert_eq!((answer.status, &answer.body[length..]), (200, &packed[..]));
+    let stats = &caller.ask("GET /v2/models/null/stats").json()["model_stats"][0];
+    // Those of the socket count too.
+    assert_eq!(stats["inference_stats"]["success"]["count"], json!(3));
+    assert!(stats["inference_stats"]["success"]["ns"].as_u64() >= Some(3_000_000), "{stats}");
+}
+
+#[test]
+fn what_is_wrong_is_told_by_its_status_and_in_words() {
+    let place = place("");
+    let daemon = place.serve();
+    let mut caller = Caller::of(&place);
+    let good = call(&[1.0, 2.0, 3.0], json!({}));
+    for (model, call, status, words) in [
+        ("none", good.clone(), 404, &["no model none", "null, slow"][..]),
+        ("null/versions/2", good.clone(), 404, &["version 1", "not 2"]),
+        ("null", json!({}), 400, &["inputs"]),
+        ("null", call(&[1.0], json!({})), 400, &["[1]", "[3]"]),
+        ("null", call(&[1.0; 9_000], json!({})), 413, &["daemon.max-frame = 16384"]),
+        ("null", call(&[1.0; 3], json!({ "weir_stream": 7 })), 400, &["weir_stream"]),
+        ("null", call(&[1.0; 3], json!({ "weir_stream": "" })), 400, &["1..=64 bytes"]),
+        ("null", call(&[1.0; 3], json!({ "timeout": "1s" })), 400, &["timeout", "microseconds"]),
+        ("null", call(&[1.0; 3], json!({ "sequence_id": 4 })), 501, &["weir_stream"]),
+        (
+            "null",
+            call(&[1.0; 3], json!({ "weir_stream": "a", "weir_constraints": "row_miss" })),
+            400,
+            &["row_miss"],
+        ),
+        (
+            "null",
+            call(&[1.0; 3], json!({ "weir_stream": "a", "weir_constraints": "row_miss(1)" })),
+            400,
+            &["declare"],
+        ),
+        (
+            "null",
+            call(&[1.0; 3], json!({ "weir_stream": "a", "weir_period": "often" })),
+            400,
+            &["weir_period", "often"],
+        ),
+        ("null", call(&[1.0; 3], json!({ "weir_stream": "a", "weir_jitter": "1s" })), 400, &["weir_period"]),
+    ] {
+        let answer = caller.call(model, &call);
+        assert_eq!(answer.status, status, "{model}: {}", answer.error());
+        let error = answer.error();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}: {words:?}");
+        if answer.status == 413 {
+            // What was not read is not waited for.
+            caller = Caller::of(&place);
+        }
+    }
+    for (what, status) in [
+        ("GET /", 404),
+        ("GET /v2/models/null/infer", 404),
+        ("GET /v2/models/null/more", 404),
+        ("POST /v2/systemsharedmemory/region/x/register", 501),
+        ("POST /v2/repository/models/x/load", 501),
+    ] {
+        assert_eq!(caller.ask(what).status, status, "{what}");
+    }
+    // What is no HTTP ends that connection alone.
+    let mut other = Caller::of(&place);
+    other.0.write_all(b"\x01\x02\x03 nonsense\r\n\r\n").expect("sent");
+    let mut rest = Vec::new();
+    other.0.read_to_end(&mut rest).expect("closed");
+    assert_eq!(caller.call("null", &good).status, 200);
+    assert_eq!(daemon.status()["services"][0]["missed"]["late"], json!(0));
+}
+
+#[test]
+fn a_call_belongs_to_the_stream_that_it_names_and_keeps_its_promise() {
+    let place = place("");
+    let daemon = place.serve();
+    let (mut one, mut other) = (Caller::of(&place), Caller::of(&place));
+    let sequence = |answer: &Answer| {
+        let answer = answer.json();
+        answer["parameters"]["weir_sequence"].as_u64().unwrap_or_else(|| panic!("{answer}"))
+    };
+    // Reserved, by header and by parameter, from any connection.
+    one.send(
+        "POST /v2/models/null/infer",
+        "weir-stream: front\r\n",
+        call(&[0.0; 3], json!({})).to_string().as_bytes(),
+    );
+    let answer = one.answer();
+    assert_eq!((sequence(&answer), &answer.json()["parameters"]["weir_misses_left"]), (0, &json!(1)));
+    assert_eq!(sequence(&other.call("null", &call(&[0.0; 3], json!({ "weir_stream": "front" })))), 1);
+    // Declared by its first call; the next ones may say so again, or nothing, but nothing else.
+    let declared = |jitter: &str| json!({ "weir_stream": "rear", "weir_constraints": "any_miss(1,3); row_miss(1)", "weir_period": "100ms", "weir_jitter": jitter });
+    assert_eq!(sequence(&one.call("null", &call(&[0.0; 3], declared("5s")))), 0);
+    assert_eq!(sequence(&other.call("null", &call(&[0.0; 3], declared("5s")))), 1);
+    assert_eq!(sequence(&one.call("null", &call(&[0.0; 3], json!({ "weir_stream": "rear" })))), 2);
+    let answer = one.call("null", &call(&[0.0; 3], declared("4s")));
+    assert_eq!((answer.status, answer.error().contains("rear")), (409, true), "{}", answer.error());
+    let rear = daemon.stream_status("rear");
+    assert_eq!(rear["served"], json!(3), "{rear}");
+    // What cannot be promised is refused, and what a client of the socket holds is its.
+    let greedy =
+        json!({ "weir_stream": "greedy", "weir_constraints": "row_miss(0)", "weir_period": "100us" });
+    assert_eq!(one.call("null", &call(&[0.0; 3], greedy)).status, 409);
+    let mut client = daemon.client();
+    client.register(&best_effort("null", "own")).expect("a stream");
+    let answer = one.call("null", &call(&[0.0; 3], json!({ "weir_stream": "own" })));
+    assert_eq!((answer.status, answer.error().contains("in use")), (409, true), "{}", answer.error());
+    assert!(client.register(&best_effort("null", "front")).is_err(), "the door holds it");
+}
+
+#[test]
+fn a_miss_is_unavailable_with_its_reason_and_what_is_left() {
+    let place = place("ready-in-safe-mode = false");
+    let mut daemon = place.serve();
+    let mut caller = Caller::of(&place);
+    let declared = json!({
+        "weir_stream": "s", "weir_constraints": "any_miss(2,3)", "weir_period": "2s", "weir_jitter": "5s", "timeout": 1,
+    });
+    let answer = caller.call("slow", &call(&[0.0], declared));
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.header("weir-misses-left"), Some("1"), "{}", answer.head);
+    assert!(answer.error().contains("no answer in time to request 0"), "{}", answer.error());
+    assert_eq!(caller.ask("GET /v2/models/slow/ready").status, 200);
+
+    // What is being answered when the daemon is stopped is answered, and nothing after it.
+    caller.send("POST /v2/models/slow/infer", "", call(&[0.0], json!({})).to_string().as_bytes());
+    eventually("the batch", || (daemon.status()["services"][1]["running"] == json!(1)).then_some(()));
+    let mut late = Caller::of(&place);
+    daemon.signal(Signal::TERM);
+    assert_eq!(caller.answer().status, 200);
+    let answered = |caller: &mut Caller| {
+        caller.0.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        let mut rest = Vec::new();
+        caller.0.read_to_end(&mut rest).map(|_| rest)
+    };
+    assert!(answered(&mut late).expect("closed").is_empty());
+    assert_eq!(daemon.wait().code(), Some(0));
+    assert!(!place.path("h").exists(), "the socket is left behind");
+}
+
+#[test]
+fn who_finds_no_place_is_told_and_one_who_leaves_makes_room() {
+    let place = place("");
+    place.configure(
+        std::fs::read_to_string(place.config())
+            .expect("read")
+            .replace("max-frame", "max-clients = 2\nmax-frame"),
+    );
+    let _daemon = place.serve();
+    let mut callers: Vec<_> = (0..3).map(|_| Caller::of(&place)).collect();
+    let mut ask = |index: usize| callers[index].ask("GET /v2/health/live");
+    assert_eq!([ask(0).status, ask(1).status], [200, 200]);
+    let refused = ask(2);
+    assert_eq!((refused.status, refused.error().contains("daemon.max-clients = 2")), (503, true));
+    drop(callers);
+    eventually("room", || (Caller::of(&place).ask("GET /v2/health/live").status == 200).then_some(()));
+}
+
+#[test]
+fn a_model_in_safe_mode_is_ready_or_not_as_is_configured() {
+    for (more, status) in [("ready-in-safe-mode = false", 503), ("", 200)] {
+        let place = place(more);
+        let _daemon = place.serve();
+        let mut caller = Caller::of(&place);
+        assert_eq!(caller.ask("GET /v2/models/slow/ready").status, 200);
+        assert_eq!(caller.call("slow", &call(&[0.0], json!({}))).status, 200);
+        assert_eq!(caller.ask("GET /v2/models/slow/ready").status, status);
+        assert_eq!(caller.ask("GET /v2/models/null/ready").status, 200);
+        assert_eq!(caller.ask("GET /v2/health/ready").status, 200);
+    }
+}

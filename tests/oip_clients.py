@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""Triton's own clients, over HTTP and gRPC, against the daemon's door for the Open Inference Protocol.
+
+    python3 tests/oip_clients.py --weir target/debug/weir
+
+Needs `tritonclient[grpc,http]` and `grpcio-reflection` from PyPI: tests/deps.sh oip FOLDER.
+"""
+import argparse
+import asyncio
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import grpc
+import numpy
+import tritonclient.grpc
+import tritonclient.grpc.aio
+import tritonclient.http
+import tritonclient.http.aio
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tritonclient.utils import InferenceServerException
+
+PATIENCE = 60
+CONFIG = """
+[daemon]
+socket = "s"
+profile = "profile.json"
+realtime = false
+bus = "off"
+max-frame = 65536
+[daemon.oip]
+http = "127.0.0.1:{http}"
+grpc = "127.0.0.1:{grpc}"
+[[service]]
+name = "null"
+engine = "simulated"
+simulated = {{ times = ["1ms"], input = 3, output = 2 }}
+deadline = "20s"
+[[service.stream]]
+name = "front"
+constraints = [{{ row-miss = 1 }}]
+arrivals = [{{ periodic = {{ period = "1s", jitter = "10s" }} }}]
+"""
+
+
+def free_ports():
+    with socket.socket() as one, socket.socket() as other:
+        for probe in (one, other):
+            probe.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1]
+
+
+class Clients(unittest.TestCase):
+    """Each test is made with both ways unless it says otherwise."""
+
+    weir = ""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        http, grpc_port = free_ports()
+        config = os.path.join(cls.folder.name, "weir.toml")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(CONFIG.format(http=http, grpc=grpc_port))
+        subprocess.run([cls.weir, "profile", config, "--quick"], stdout=subprocess.DEVNULL, check=True, timeout=60)
+        cls.daemon = subprocess.Popen([cls.weir, "serve", config, "--quiet"])
+        cls.addresses = {"http": f"127.0.0.1:{http}", "grpc": f"127.0.0.1:{grpc_port}"}
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                with tritonclient.http.InferenceServerClient(cls.addresses["http"]) as client:
+                    if client.is_server_ready():
+                        return
+            except OSError:
+                pass
+            if time.monotonic() > until or cls.daemon.poll() is not None:
+                cls.daemon.kill()
+                raise RuntimeError("the daemon is not ready")
+            time.sleep(0.05)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.daemon.send_signal(signal.SIGTERM)
+        code = cls.daemon.wait(PATIENCE)
+        cls.folder.cleanup()
+        if code != 0:
+            raise RuntimeError(f"the daemon ended with {code}")
+
+    def both(self):
+        for name, module in (("http", tritonclient.http), ("grpc", tritonclient.grpc)):
+            with self.subTest(name), module.InferenceServerClient(self.addresses[name]) as client:
+                yield name, module, client
+
+    @staticmethod
+    def input(module, values=(1.0, 2.0, 3.0), shape=None, name="input", datatype="FP32", **how):
+        tensor = numpy.array(values, numpy.float32).reshape(shape or [len(values)])
+        of = module.InferInput(name, list(tensor.shape), datatype)
+        of.set_data_from_numpy(tensor, **how)
+        return [of]
+
+    def refused(self, status, words, call):
+        with self.assertRaises(InferenceServerException) as caught:
+            call()
+        self.assertIn(caught.exception.status(), status)
+        for word in words:
+            self.assertIn(word, caught.exception.message())
+
+    def test_health_and_descriptions(self):
+        for name, _, client in self.both():
+            self.assertTrue(client.is_server_live() and client.is_server_ready())
+            self.assertTrue(client.is_model_ready("null") and client.is_model_ready("null", "1"))
+            server, model = client.get_server_metadata(), client.get_model_metadata("null")
+            config, index = client.get_model_config("null"), client.get_model_repository_index()
+            if name == "grpc":
+                self.assertEqual(server.name, "weir")
+                self.assertEqual((model.inputs[0].name, list(model.inputs[0].shape)), ("input", [3]))
+                self.assertEqual((config.config.max_batch_size, list(config.config.output[0].dims)), (0, [2]))
+                self.assertEqual([(one.name, one.state) for one in index.models], [("null", "READY")])
+            else:
+                self.assertEqual(server["name"], "weir")
+                self.assertEqual((model["inputs"][0]["name"], model["inputs"][0]["shape"]), ("input", [3]))
+                self.assertEqual((config["max_batch_size"], config["output"][0]["dims"]), (0, [2]))
+                self.assertEqual([(one["name"], one["state"]) for one in index], [("null", "READY")])
+            self.refused(("404", "StatusCode.NOT_FOUND"), ["no model none", "null"], lambda: client.get_model_config("none"))
+
+    def test_answers_are_the_same_each_way(self):
+        answers = []
+        for name, module, client in self.both():
+            result = client.infer("null", self.input(module), request_id="7")
+            answers.append(result.as_numpy("output").tolist())
+            response = result.get_response()
+            self.assertEqual(response.id if name == "grpc" else response["id"], "7")
+            wanted = [module.InferRequestedOutput("output")]
+            batch = client.infer("null", self.input(module, shape=[1, 3]), outputs=wanted, model_version="1")
+            answers.append(batch.as_numpy("output").tolist())
+        with tritonclient.http.InferenceServerClient(self.addresses["http"]) as client:
+            plain = [tritonclient.http.InferRequestedOutput("output", binary_data=False)]
+            inputs = self.input(tritonclient.http, binary_data=False)
+            answers.append(client.infer("null", inputs, outputs=plain).as_numpy("output").tolist())
+        self.assertEqual(len(answers), 5)
+        self.assertTrue(all(answer == answers[0] and len(answer) == 2 for answer in answers), answers)
+
+    def test_streams_are_named_and_misses_left_told(self):
+        for name, module, client in self.both():
+            told = client.infer("null", self.input(module), parameters={"weir_stream": "front"}).get_response()
+            left = told.parameters["weir_misses_left"].int64_param if name == "grpc" else told["parameters"]["weir_misses_left"]
+            self.assertEqual(left, 1)
+            client.infer("null", self.input(module), headers={"weir-stream": "front"})
+            declared = {"weir_stream": name, "weir_constraints": "row_miss(2)", "weir_period": "1s", "weir_jitter": "9s"}
+            unavailable = ("503", "StatusCode.UNAVAILABLE")
+            self.refused(unavailable, ["request 0"], lambda: client.infer("null", self.input(module), parameters=declared, timeout=1))
+            declared["weir_period"] = "2s"
+            conflict = ("409", "StatusCode.FAILED_PRECONDITION")
+            self.refused(conflict, [name], lambda: client.infer("null", self.input(module), parameters=declared))
+
+    def test_what_is_wrong_is_told(self):
+        invalid = ("400", "StatusCode.INVALID_ARGUMENT")
+        unknown = ("501", "StatusCode.UNIMPLEMENTED")
+        missing = ("404", "StatusCode.NOT_FOUND")
+        for _, module, client in self.both():
+            good = self.input(module)
+            self.refused(missing, ["no model none"], lambda: client.infer("none", good))
+            self.refused(missing, ["version 1", "not 3"], lambda: client.infer("null", good, model_version="3"))
+            short = self.input(module, values=(1.0, 2.0))
+            self.refused(invalid, ["[2]", "[3]"], lambda: client.infer("null", short))
+            other = self.input(module, name="image")
+            self.refused(invalid, ["image", "input"], lambda: client.infer("null", other))
+            many = self.input(module, values=[0.0] * 20_000)
+            large = ("413", "StatusCode.RESOURCE_EXHAUSTED", "StatusCode.OUT_OF_RANGE")
+            self.refused(large, ["65536"], lambda: client.infer("null", many))
+            self.refused(unknown, ["weir_stream"], lambda: client.infer("null", good, sequence_id=4))
+            classes = [module.InferRequestedOutput("output", class_count=2)]
+            self.refused(unknown, ["classification"], lambda: client.infer("null", good, outputs=classes))
+            self.refused(unknown, [], lambda: client.load_model("null"))
+            self.assertEqual(client.infer("null", good).as_numpy("output").shape, (2,))
+
+    def test_many_at_once(self):
+        async def through(module, address, **how):
+            async with module.InferenceServerClient(address, **how) as client:
+                calls = [client.infer("null", self.input(module), request_id=str(i)) for i in range(100)]
+                return [answer.get_response() for answer in await asyncio.gather(*calls)]
+
+        answers = asyncio.run(through(tritonclient.grpc.aio, self.addresses["grpc"]))
+        self.assertEqual([answer.id for answer in answers], [str(i) for i in range(100)])
+        answers = asyncio.run(through(tritonclient.http.aio, self.addresses["http"], conn_limit=8))
+        self.assertEqual([answer["id"] for answer in answers], [str(i) for i in range(100)])
+
+    def test_a_stream_of_calls_over_grpc(self):
+        answers = queue.Queue()
+        with tritonclient.grpc.InferenceServerClient(self.addresses["grpc"]) as client:
+            client.start_stream(callback=lambda result, error: answers.put((result, error)))
+            for i in range(50):
+                client.async_stream_infer("null", self.input(tritonclient.grpc), request_id=str(i))
+            client.async_stream_infer("none", self.input(tritonclient.grpc))
+            told = [answers.get(timeout=PATIENCE) for _ in range(51)]
+            client.stop_stream()
+        self.assertEqual(sorted(int(result.get_response().id) for result, _ in told if result), list(range(50)))
+        self.assertEqual(["no model none" in str(error) for result, error in told if result is None], [True])
+
+    def test_statistics_count(self):
+        def count(name, client):
+            told = client.get_inference_statistics("null")
+            if name == "grpc":
+                return told.model_stats[0].inference_stats.success.count
+            return told["model_stats"][0]["inference_stats"]["success"]["count"]
+
+        for name, module, client in self.both():
+            before = count(name, client)
+            client.infer("null", self.input(module))
+            self.assertEqual(count(name, client), before + 1)
+
+    def test_reflection(self):
+        with grpc.insecure_channel(self.addresses["grpc"]) as channel:
+            stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+            asked = reflection_pb2.ServerReflectionRequest(list_services="")
+            told = next(iter(stub.ServerReflectionInfo(iter([asked]))))
+        names = [service.name for service in told.list_services_response.service]
+        self.assertIn("inference.GRPCInferenceService", names)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--weir", default="target/debug/weir", help="the binary under test")
+    Clients.weir = os.path.abspath(parser.parse_args().weir)
+    sys.exit(not unittest.main(argv=sys.argv[:1], exit=False).result.wasSuccessful())
