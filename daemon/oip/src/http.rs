@@ -125,8 +125,8 @@ pub fn body(answer: &Answer<'_>) -> Result<(Vec<u8>, Option<usize>), Refused> {
 /// # Errors
 /// If one cannot: FP16.
 pub fn check_json(model: &Model<'_>, outputs: &[(usize, bool)]) -> Result<(), Refused> {
-    let as_json = outputs.iter().filter(|(_, binary)| !binary);
-    as_json.map(|&(place, _)| data(&model.outputs[place], &[]).map(drop)).collect()
+    let mut as_json = outputs.iter().filter(|(_, binary)| !binary);
+    as_json.try_for_each(|&(place, _)| data(&model.outputs[place], &[]).map(drop))
 }
 
 /// What a model takes and gives.

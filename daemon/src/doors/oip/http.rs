@@ -135,20 +135,11 @@ async fn infer(
     (model, version): (&str, &str),
     request: Request<Incoming>,
 ) -> Result<Reply, Refused> {
-    let head = match head_of(request.headers()) {
-        Ok(head) => Ok(head),
-        Err(refused) => Err(refused),
-    };
-    let called = match head {
-        Ok(head) => {
-            body_of(request.into_body(), desk.config().max_frame as usize).await.map(|body| (head, body))
-        }
-        Err(refused) => Err(refused),
-    };
-    let called = called.as_ref().map_err(Clone::clone);
-    let call = called.and_then(|((length, stream), body)| Ok((stream, http::call(body, *length)?)));
-    let (stream, call) = match call {
-        Ok(call) => call,
+    let read = read(desk, request).await;
+    let called = read.as_ref().map_err(Clone::clone);
+    let called = called.and_then(|((length, stream), body)| Ok((stream, http::call(body, *length)?)));
+    let (stream, call) = match called {
+        Ok(called) => called,
         Err(refused) => {
             desk.charge(caller, 0, false).await;
             return Err(refused);
@@ -166,8 +157,16 @@ async fn infer(
     Ok(reply)
 }
 
+/// What the head says, and the body.
+async fn read(desk: &Desk, request: Request<Incoming>) -> Result<(Head, Bytes), Refused> {
+    let head = head_of(request.headers())?;
+    Ok((head, body_of(request.into_body(), desk.config().max_frame as usize).await?))
+}
+
 /// How long the JSON of a body is, if not all of it, and the stream that is named.
-fn head_of(headers: &HeaderMap) -> Result<(Option<usize>, Option<String>), Refused> {
+type Head = (Option<usize>, Option<String>);
+
+fn head_of(headers: &HeaderMap) -> Result<Head, Refused> {
     if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
         let text = format!("content-encoding {} is not supported here", text_of(encoding));
         return Err(Refused::Unimplemented(text));
