@@ -2,9 +2,10 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::harness::{DAEMON, Deployment, PATIENCE, best_effort, eventually, values};
+use crate::harness::{DAEMON, Daemon, Deployment, PATIENCE, best_effort, eventually, now, pause, values};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -247,6 +248,10 @@ fn a_call_belongs_to_the_stream_that_it_names_and_keeps_its_promise() {
     assert_eq!((answer.status, answer.error().contains("rear")), (409, true), "{}", answer.error());
     let rear = daemon.stream_status("rear");
     assert_eq!(rear["served"], json!(3), "{rear}");
+    // Given back by its last call, it can be declared anew.
+    let last = json!({ "weir_stream": "rear", "weir_last": true });
+    assert_eq!(sequence(&one.call("null", &call(&[0.0; 3], last))), 3);
+    assert_eq!(sequence(&other.call("null", &call(&[0.0; 3], declared("4s")))), 0);
     // What cannot be promised is refused, and what a client of the socket holds is its.
     let greedy =
         json!({ "weir_stream": "greedy", "weir_constraints": "row_miss(0)", "weir_period": "100us" });
@@ -304,6 +309,58 @@ fn who_finds_no_place_is_told_and_one_who_leaves_makes_room() {
     assert_eq!((refused.status, refused.error().contains("daemon.max-clients = 2")), (503, true));
     drop(callers);
     eventually("room", || (Caller::of(&place).ask("GET /v2/health/live").status == 200).then_some(()));
+}
+
+/// The time that the door's thread has taken so far.
+fn taken(daemon: &Daemon) -> Duration {
+    let (_, folder) = daemon.thread("oip");
+    let told = std::fs::read_to_string(folder.join("schedstat")).expect("the thread is there");
+    let nanos = told.split(' ').next().and_then(|nanos| nanos.parse().ok());
+    Duration::from_nanos(nanos.expect("nanoseconds"))
+}
+
+#[test]
+fn questions_and_wrong_calls_without_end_take_a_part_of_a_core_and_delay_no_call() {
+    const FLOODED: Duration = Duration::from_secs(3);
+    let place = place("");
+    let daemon = place.serve();
+    let going = AtomicBool::new(true);
+    let asked = std::thread::scope(|scope| {
+        let flood = |index: usize| {
+            let (place, going) = (&place, &going);
+            move || {
+                let (mut caller, mut asked) = (Caller::of(place), 0);
+                while going.load(Ordering::Relaxed) {
+                    let status = match index % 2 {
+                        0 => caller.ask("GET /v2/models/null").status,
+                        _ => caller.call("null", &call(&[1.0], json!({}))).status,
+                    };
+                    assert_eq!(status, if index % 2 == 0 { 200 } else { 400 });
+                    asked += 1;
+                }
+                asked
+            }
+        };
+        let floods: Vec<_> = (0..8).map(|index| scope.spawn(flood(index))).collect();
+        let (before, began) = (taken(&daemon), now());
+        let mut caller = Caller::of(&place);
+        let mut calls = 0;
+        while began.elapsed() < FLOODED {
+            let answer = caller.call("null", &call(&[1.0, 2.0, 3.0], json!({ "weir_stream": "front" })));
+            assert_eq!(answer.status, 200, "{}", answer.error());
+            calls += 1;
+            pause(Duration::from_millis(20));
+        }
+        let (took, all) = (taken(&daemon) - before, began.elapsed());
+        going.store(false, Ordering::Relaxed);
+        println!("{calls} calls in {all:?} beside the flood; the door took {took:?}");
+        // A tenth, what may be owed before that counts, and what the calls take.
+        assert!(took.as_secs_f64() < 0.3 * all.as_secs_f64(), "{took:?} of {all:?}");
+        floods.into_iter().map(|flood| flood.join().expect("it floods")).sum::<u64>()
+    });
+    println!("{asked} questions and wrong calls");
+    assert!(asked > 8, "whoever floods is answered all the same: {asked}");
+    assert_eq!(daemon.stream_status("front")["missed"]["late"], json!(0));
 }
 
 #[test]

@@ -180,12 +180,12 @@ impl Desk {
 
     /// Gives streams back that nobody uses.
     pub(super) fn release_unused(&self) {
-        self.streams.release(false);
+        self.streams.release_unused(false);
     }
 
     /// Gives all streams back.
     pub(super) fn release_all(&self) {
-        self.streams.release(true);
+        self.streams.release_unused(true);
     }
 
     /// The thread's time since the last time.
@@ -234,6 +234,7 @@ impl Desk {
             return Err(Refused::Invalid(text));
         }
         let declared = Declared::of(&call.parameters)?;
+        let last = call.parameters.get("weir_last") == Some(&Parameter::Bool(true));
         let most = self.config().client_streams;
         // Once more if the service has ended and another one has its name.
         for _ in 0..2 {
@@ -266,6 +267,9 @@ impl Desk {
                 Handed::Refused(None) => None,
                 Handed::TakenIn => told.await.ok(),
             };
+            if last {
+                self.streams.release(service.name(), &name);
+            }
             // Without a word its stream has gone.
             let told = told.ok_or_else(|| unavailable("its stream was given up"))?;
             let vain = reply.is_in_vain().then_some(promised);

@@ -15,8 +15,10 @@ use crate::socket;
 
 /// The stream of calls that name none.
 pub(super) const ANONYMOUS: &str = "open-inference";
-/// A stream is given back once it has not been used for so long.
+/// A stream that is promised nothing is given back once it has not been used for so long, …
 const UNUSED: Span = Span::from_millis(60_000);
+/// … and one that is after this: given out anew, what it missed before counts no more.
+const PROMISED_UNUSED: Span = Span::from_millis(3_600_000);
 
 /// A stream that the door holds.
 pub(super) struct Held {
@@ -37,11 +39,11 @@ pub(super) struct Declared {
 type Name = (String, String);
 
 /// All that are held.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Streams {
-    held: Mutex<HashMap<Name, Arc<Held>>>,
+    held: Arc<Mutex<HashMap<Name, Arc<Held>>>>,
     /// One is registered at a time.
-    registering: tokio::sync::Mutex<()>,
+    registering: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Streams {
@@ -60,7 +62,7 @@ impl Streams {
         if let Some(held) = self.find(&key) {
             return held.as_declared(&key.1, declared);
         }
-        let _turn = self.registering.lock().await;
+        let turn = Arc::clone(&self.registering).lock_owned().await;
         if let Some(held) = self.find(&key) {
             return held.as_declared(&key.1, declared);
         }
@@ -69,21 +71,28 @@ impl Streams {
             return Err(Refused::Conflict(text));
         }
         let registration = declared.registration(&key)?;
-        let overview = Arc::clone(overview);
-        // It may wait for a long batch, and take long to be worked out.
-        let outcome = tokio::task::spawn_blocking(move || {
+        let (own, overview) = (self.clone(), Arc::clone(overview));
+        // It may wait for a long batch, and take long to be worked out. Once begun it ends, be whoever asked for it gone.
+        let registering = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
             let mut effects = Effects::default();
-            (socket::register(&overview, &registration, &mut effects, true), effects)
+            let outcome = socket::register(&overview, &registration, &mut effects, true);
+            // With patience there always is an outcome.
+            let lease = outcome.unwrap_or_else(|| Err(none())).map_err(|refusal| refused(&key.1, refusal))?;
+            let (lease, used) = (Mutex::new((lease, effects)), Mutex::new(clock::now()));
+            let held = Arc::new(Held { lease, declared, used });
+            lock(&own.held).insert(key, Arc::clone(&held));
+            Ok(held)
         });
         let ended = |_| Refused::Unavailable { text: "registering has failed".to_owned(), misses_left: None };
-        let (outcome, effects) = outcome.await.map_err(ended)?;
-        // With patience there always is an outcome.
-        let Some(outcome) = outcome else { return Err(refused(&key.1, none())) };
-        let lease = outcome.map_err(|refusal| refused(&key.1, refusal))?;
-        let used = Mutex::new(clock::now());
-        let held = Arc::new(Held { lease: Mutex::new((lease, effects)), declared, used });
-        lock(&self.held).insert(key, Arc::clone(&held));
-        Ok(held)
+        registering.await.map_err(ended)?
+    }
+
+    /// Gives a stream back.
+    pub(super) fn release(&self, service: &str, stream: &str) {
+        if let Some(held) = lock(&self.held).remove(&(service.to_owned(), stream.to_owned())) {
+            held.release();
+        }
     }
 
     /// Forgets a stream whose service has ended.
@@ -92,14 +101,10 @@ impl Streams {
     }
 
     /// Gives back what has not been used for a while, or all.
-    pub(super) fn release(&self, all: bool) {
+    pub(super) fn release_unused(&self, all: bool) {
         let now = clock::now();
-        let unused = |held: &Held| all || *lock(&held.used) + UNUSED < now;
-        let gone: Vec<_> = lock(&self.held).extract_if(|_, held| unused(held)).collect();
-        for (_, held) in gone {
-            let (lease, effects) = &mut *lock(&held.lease);
-            Registry::release(lease, effects);
-        }
+        let gone: Vec<_> = lock(&self.held).extract_if(|_, held| all || held.is_unused(now)).collect();
+        gone.iter().for_each(|(_, held)| held.release());
     }
 
     fn find(&self, name: &Name) -> Option<Arc<Held>> {
@@ -110,6 +115,16 @@ impl Streams {
 }
 
 impl Held {
+    fn is_unused(&self, now: Instant) -> bool {
+        let promised = lock(&self.lease).0.spec.demand().is_some();
+        *lock(&self.used) + if promised { PROMISED_UNUSED } else { UNUSED } < now
+    }
+
+    fn release(&self) {
+        let (lease, effects) = &mut *lock(&self.lease);
+        Registry::release(lease, effects);
+    }
+
     /// A call that declares nothing takes it as it is.
     fn as_declared(self: Arc<Self>, name: &str, declared: Declared) -> Result<Arc<Self>, Refused> {
         if declared == Declared::default() || declared == self.declared {
