@@ -324,8 +324,10 @@ fn questions_and_wrong_calls_without_end_take_a_part_of_a_core_and_delay_no_call
     const FLOODED: Duration = Duration::from_secs(3);
     let place = place("");
     let daemon = place.serve();
+    let mut caller = Caller::of(&place);
+    assert_eq!(caller.ask("GET /v2/health/live").status, 200);
     let going = AtomicBool::new(true);
-    let asked = std::thread::scope(|scope| {
+    let (asked, calls, took, all) = std::thread::scope(|scope| {
         let flood = |index: usize| {
             let (place, going) = (&place, &going);
             move || {
@@ -335,30 +337,28 @@ fn questions_and_wrong_calls_without_end_take_a_part_of_a_core_and_delay_no_call
                         0 => caller.ask("GET /v2/models/null").status,
                         _ => caller.call("null", &call(&[1.0], json!({}))).status,
                     };
-                    assert_eq!(status, if index % 2 == 0 { 200 } else { 400 });
-                    asked += 1;
+                    asked += u64::from(status == if index % 2 == 0 { 200 } else { 400 });
                 }
                 asked
             }
         };
         let floods: Vec<_> = (0..8).map(|index| scope.spawn(flood(index))).collect();
         let (before, began) = (taken(&daemon), now());
-        let mut caller = Caller::of(&place);
-        let mut calls = 0;
+        let mut calls = Vec::new();
         while began.elapsed() < FLOODED {
-            let answer = caller.call("null", &call(&[1.0, 2.0, 3.0], json!({ "weir_stream": "front" })));
-            assert_eq!(answer.status, 200, "{}", answer.error());
-            calls += 1;
+            calls
+                .push(caller.call("null", &call(&[1.0, 2.0, 3.0], json!({ "weir_stream": "front" }))).status);
             pause(Duration::from_millis(20));
         }
         let (took, all) = (taken(&daemon) - before, began.elapsed());
         going.store(false, Ordering::Relaxed);
-        println!("{calls} calls in {all:?} beside the flood; the door took {took:?}");
-        // A tenth, what may be owed before that counts, and what the calls take.
-        assert!(took.as_secs_f64() < 0.3 * all.as_secs_f64(), "{took:?} of {all:?}");
-        floods.into_iter().map(|flood| flood.join().expect("it floods")).sum::<u64>()
+        let asked = floods.into_iter().map(|flood| flood.join().expect("it floods")).sum::<u64>();
+        (asked, calls, took, all)
     });
-    println!("{asked} questions and wrong calls");
+    println!("{} calls in {all:?} beside {asked} questions and wrong calls: {took:?}", calls.len());
+    // A tenth, what may be owed before that counts, and what the calls take.
+    assert!(took.as_secs_f64() < 0.3 * all.as_secs_f64(), "{took:?} of {all:?}");
+    assert!(calls.len() > 5 && calls.iter().all(|status| *status == 200), "{calls:?}");
     assert!(asked > 8, "whoever floods is answered all the same: {asked}");
     assert_eq!(daemon.stream_status("front")["missed"]["late"], json!(0));
 }
