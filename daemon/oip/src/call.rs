@@ -102,11 +102,11 @@ pub struct Answer<'a> {
     /// Who answers.
     pub model: Model<'a>,
     /// The call's.
-    pub id: String,
+    pub id: &'a str,
     /// Of the answer.
-    pub parameters: Parameters,
+    pub parameters: &'a Parameters,
     /// The tensors, packed as they are in an answer of Weir.
     pub packed: &'a [u8],
     /// Those that go out, by their place in the model, and whether as they lie in memory; all that the call wanted.
-    pub outputs: Vec<(usize, bool)>,
+    pub outputs: &'a [(usize, bool)],
 }

@@ -75,7 +75,7 @@ pub fn call(message: &ModelInferRequest) -> Result<Call<'_>, Refused> {
 pub fn response(answer: &Answer<'_>) -> ModelInferResponse {
     let places = ranges(answer.model.outputs);
     let (mut outputs, mut raw_output_contents) = (Vec::new(), Vec::new());
-    for &(place, _) in &answer.outputs {
+    for &(place, _) in answer.outputs {
         let tensor = &answer.model.outputs[place];
         let bytes = answer.packed.get(places[place].clone()).unwrap_or_default();
         raw_output_contents.push(bytes.to_vec().into());
@@ -90,7 +90,7 @@ pub fn response(answer: &Answer<'_>) -> ModelInferResponse {
     ModelInferResponse {
         model_name: answer.model.name.to_owned(),
         model_version: VERSION.to_owned(),
-        id: answer.id.clone(),
+        id: answer.id.to_owned(),
         parameters,
         outputs,
         raw_output_contents,

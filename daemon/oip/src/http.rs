@@ -92,7 +92,7 @@ pub fn wishes_binary(call: &Call<'_>) -> bool {
 pub fn body(answer: &Answer<'_>) -> Result<(Vec<u8>, Option<usize>), Refused> {
     let places = ranges(answer.model.outputs);
     let (mut outputs, mut binary) = (Vec::new(), Vec::new());
-    for &(place, is_binary) in &answer.outputs {
+    for &(place, is_binary) in answer.outputs {
         let tensor = &answer.model.outputs[place];
         let bytes = answer.packed.get(places[place].clone()).unwrap_or_default();
         let mut output = described(tensor);
@@ -108,7 +108,7 @@ pub fn body(answer: &Answer<'_>) -> Result<(Vec<u8>, Option<usize>), Refused> {
     head.insert("model_name".into(), answer.model.name.into());
     head.insert("model_version".into(), VERSION.into());
     if !answer.id.is_empty() {
-        head.insert("id".into(), answer.id.as_str().into());
+        head.insert("id".into(), answer.id.into());
     }
     if !answer.parameters.is_empty() {
         head.insert("parameters".into(), json!(answer.parameters));

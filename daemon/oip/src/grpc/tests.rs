@@ -97,13 +97,8 @@ fn parameters_and_outputs_go_both_ways() {
     let outputs = [tensor("y", Type::U8, &[3]), tensor("z", Type::F32, &[1])];
     let model = Model { name: "m", inputs: &[], outputs: &outputs };
     let packed = [&[1, 2, 3, 0, 0, 0, 0, 0][..], &0.5f32.to_le_bytes()].concat();
-    let answer = Answer {
-        model,
-        id: "7".to_owned(),
-        parameters: parameters.clone(),
-        packed: &packed,
-        outputs: vec![(1, true), (0, true)],
-    };
+    let answer =
+        Answer { model, id: "7", parameters: &parameters, packed: &packed, outputs: &[(1, true), (0, true)] };
     let response = response(&answer);
     assert_eq!(
         (response.model_name.as_str(), response.model_version.as_str(), response.id.as_str()),

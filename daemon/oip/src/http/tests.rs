@@ -63,7 +63,7 @@ fn an_answer_has_the_tensors_that_are_wanted_each_its_way() {
     packed.extend([1, 2, 0, 0, 0, 0, 0, 0, 255, 3]);
     let parameters = Parameters::from([("weir_sequence".to_owned(), Parameter::Int(4))]);
     let wanted = vec![(0, false), (1, true), (2, false)];
-    let mut answer = Answer { model, id: "7".into(), parameters, packed: &packed, outputs: wanted };
+    let mut answer = Answer { model, id: "7", parameters: &parameters, packed: &packed, outputs: &wanted };
     let (body, length) = body(&answer).expect("written");
     let length = length.expect("something follows");
     assert_eq!(body[length..], [1, 2]);
@@ -77,8 +77,8 @@ fn an_answer_has_the_tensors_that_are_wanted_each_its_way() {
         ],
     });
     assert_eq!(json, expected);
-    answer.outputs = vec![(1, false)];
-    assert!(super::body(&answer).is_err() && check_json(&answer.model, &answer.outputs).is_err());
+    answer.outputs = &[(1, false)];
+    assert!(super::body(&answer).is_err() && check_json(&answer.model, answer.outputs).is_err());
     assert!(check_json(&answer.model, &[(0, false), (1, true)]).is_ok());
 }
 

@@ -4,15 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rt_core::Span;
-use weir_client::status::Service as Status;
 use weir_client::{TensorInfo, wire::ResultHead};
+use weir_engine::packed_len;
 use weir_oip::http::VERSION;
 use weir_oip::{Answer, Call, Model, Parameter, Parameters, Refused, check_outputs, pack};
 use weir_os::clock;
 use weir_os::locks::lock;
 use weir_plan::config::DaemonConfig;
 use weir_serve::service::{Handed, Origin, Said, Service};
-use weir_serve::status;
 
 use super::super::local::pass;
 use super::reply::{Reply, Told};
@@ -56,6 +55,16 @@ pub(super) struct Described {
     outputs: Vec<TensorInfo>,
 }
 
+/// How the requests of a model have fared, those of the socket with them.
+pub(super) struct Fared {
+    pub(super) name: String,
+    pub(super) served: u64,
+    /// From their arrivals to the ends of their batches, in all.
+    pub(super) served_ns: u64,
+    pub(super) missed: u64,
+    pub(super) batches: u64,
+}
+
 /// An answer to a call.
 #[derive(Debug)]
 pub(super) struct Given {
@@ -82,10 +91,10 @@ impl Given {
     pub(super) fn answer(&self) -> Answer<'_> {
         Answer {
             model: self.described.model(),
-            id: self.id.clone(),
-            parameters: self.parameters.clone(),
+            id: &self.id,
+            parameters: &self.parameters,
             packed: &self.packed,
-            outputs: self.outputs.clone(),
+            outputs: &self.outputs,
         }
     }
 }
@@ -134,12 +143,20 @@ impl Desk {
         self.service(name, version).map(|(_, service)| described(service.latest()))
     }
 
-    /// How the calls of a model have fared.
+    /// How the requests of a model have fared.
     ///
     /// # Errors
     /// If there is none.
-    pub(super) fn status(&self, name: &str, version: &str) -> Result<Status, Refused> {
-        self.service(name, version).map(|(_, service)| status::of(&service))
+    pub(super) fn fared(&self, name: &str, version: &str) -> Result<Fared, Refused> {
+        let (_, service) = self.service(name, version)?;
+        let (totals, (latencies, batches)) = (service.latest().totals(), service.latest().meters_status());
+        Ok(Fared {
+            name: name.to_owned(),
+            served: totals.served(),
+            served_ns: latencies.sum,
+            missed: totals.missed().values().sum(),
+            batches: batches.counts.iter().sum(),
+        })
     }
 
     /// Answers a call. One that came to nothing and was promised nothing is paid for by waiting.
@@ -243,6 +260,10 @@ impl Desk {
             let (reply, told) = Reply::new(&caller.open);
             let (handed, promised) = {
                 let (lease, effects) = &mut *lock(&held.lease);
+                // Another model may have come while the stream was registered; none does while it is held.
+                if packed_len(lease.service().plan.spec.request()) != packed.len() {
+                    return Err(unavailable("the model has changed meanwhile"));
+                }
                 let full = caller.open.load(Ordering::Relaxed) >= self.config().client_requests;
                 let handed = if full && lease.spec.demand().is_none() || lease.is_in_vain(said, packed.len())
                 {

@@ -9,11 +9,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rt_core::Span;
 use tokio::sync::{mpsc, watch};
+use tonic::body::Body;
 use tonic::codegen::Service as _;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataMap;
 use tonic::{Response, Status};
-use weir_client::status::Service as Fared;
+use tonic_reflection::server::Builder;
 use weir_oip::Refused;
 use weir_oip::grpc::inference::grpc_inference_service_server::{
     GrpcInferenceService, GrpcInferenceServiceServer,
@@ -30,7 +31,7 @@ use weir_oip::grpc::{self, DESCRIPTORS};
 use weir_oip::http::VERSION;
 
 use super::super::local::Guest;
-use super::desk::{Asked, Caller, Desk};
+use super::desk::{Asked, Caller, Desk, Fared};
 use super::{EXTENSIONS, STREAM, closed};
 
 /// Calls of a connection at a time; more wait at the client.
@@ -44,23 +45,16 @@ pub(super) async fn converse(
     mut stop: watch::Receiver<bool>,
 ) {
     let most = desk.config().max_frame as usize;
-    let inference = Inference { desk: Arc::clone(desk), caller: Arc::clone(caller) };
-    let inference = GrpcInferenceServiceServer::new(inference).max_decoding_message_size(most);
-    let described =
-        || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
-    // What was generated can be read.
-    let (Ok(v1), Ok(v1alpha)) = (described().build_v1(), described().build_v1alpha()) else { return };
-    let answer = service_fn(|request: Request<Incoming>| {
-        let (mut inference, mut v1, mut v1alpha) = (inference.clone(), v1.clone(), v1alpha.clone());
+    let own = Inference { desk: Arc::clone(desk), caller: Arc::clone(caller) };
+    let inference = GrpcInferenceServiceServer::new(own.clone()).max_decoding_message_size(most);
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let (own, mut inference) = (own.clone(), inference.clone());
         async move {
-            let path = request.uri().path();
-            if path.starts_with("/grpc.reflection.v1.") {
-                v1.call(request).await
-            } else if path.starts_with("/grpc.reflection.v1alpha.") {
-                v1alpha.call(request).await
+            if request.uri().path().starts_with("/grpc.reflection.") {
+                reflect(&own.desk, &own.caller, request).await
             } else {
-                // Of any other it says that it is not there.
-                Ok::<_, Infallible>(inference.call(request).await.unwrap_or_else(|never| match never {}))
+                // Of any other path it says that nothing is there.
+                inference.call(request).await
             }
         }
     });
@@ -78,6 +72,29 @@ pub(super) async fn converse(
     };
     // A client that goes, or talks nonsense, has been told what there was to tell.
     drop(ended);
+}
+
+/// What the service is made of, in both versions of that protocol. It is seldom asked for, so nothing is kept for it.
+async fn reflect(
+    desk: &Desk,
+    caller: &Caller,
+    request: Request<Incoming>,
+) -> Result<hyper::Response<Body>, Infallible> {
+    let described = Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
+    let failed = |error: tonic_reflection::server::Error| Ok(Status::internal(error.to_string()).into_http());
+    let answer = if request.uri().path().starts_with("/grpc.reflection.v1.") {
+        match described.build_v1() {
+            Ok(mut service) => service.call(request).await,
+            Err(error) => failed(error),
+        }
+    } else {
+        match described.build_v1alpha() {
+            Ok(mut service) => service.call(request).await,
+            Err(error) => failed(error),
+        }
+    };
+    desk.charge(caller, 0, false).await;
+    answer
 }
 
 /// The service for one connection.
@@ -243,7 +260,7 @@ impl GrpcInferenceService for Inference {
         let look = |desk: &Desk| {
             let names = if name.is_empty() { desk.models() } else { vec![name] };
             let all: Result<_, _> =
-                names.iter().map(|name| Ok(statistics(&desk.status(name, &version)?))).collect();
+                names.iter().map(|name| Ok(statistics(desk.fared(name, &version)?))).collect();
             Ok(ModelStatisticsResponse { model_stats: all? })
         };
         self.look(look).await
@@ -265,18 +282,17 @@ impl GrpcInferenceService for Inference {
 }
 
 /// How the calls of a model have fared. What was not measured is left out.
-fn statistics(service: &Fared) -> ModelStatistics {
-    let (served, missed) = (service.served, service.missed.values().sum::<u64>());
+fn statistics(fared: Fared) -> ModelStatistics {
     let inference_stats = InferStatistics {
-        success: Some(StatisticDuration { count: served, ns: service.latency_ns.sum }),
-        fail: Some(StatisticDuration { count: missed, ns: 0 }),
+        success: Some(StatisticDuration { count: fared.served, ns: fared.served_ns }),
+        fail: Some(StatisticDuration { count: fared.missed, ns: 0 }),
         ..InferStatistics::default()
     };
     ModelStatistics {
-        name: service.name.clone(),
+        name: fared.name,
         version: VERSION.to_owned(),
-        inference_count: served,
-        execution_count: service.batch_sizes.counts.iter().sum(),
+        inference_count: fared.served,
+        execution_count: fared.batches,
         inference_stats: Some(inference_stats),
         ..ModelStatistics::default()
     }

@@ -12,11 +12,10 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use weir_client::status::Service as Status;
 use weir_oip::{Refused, http};
 
 use super::super::local::Guest;
-use super::desk::{Asked, Caller, Desk};
+use super::desk::{Asked, Caller, Desk, Fared};
 use super::{EXTENSIONS, STREAM, closed};
 
 /// So long a client may take to send a head, from the first byte of it on, or a body.
@@ -103,7 +102,7 @@ fn look(desk: &Desk, path: &[&str], method: &Method) -> Result<Reply, Refused> {
             Ok(json_of(&desk.models().into_iter().map(one).collect()))
         }
         (["v2", "models", "stats"], &Method::GET) => {
-            let all: Result<Vec<_>, _> = desk.models().iter().map(|name| desk.status(name, "")).collect();
+            let all: Result<Vec<_>, _> = desk.models().iter().map(|name| desk.fared(name, "")).collect();
             Ok(json_of(&statistics(&all?)))
         }
         (["v2", "models", model, rest @ ..], &Method::GET) => {
@@ -118,7 +117,7 @@ fn look(desk: &Desk, path: &[&str], method: &Method) -> Result<Reply, Refused> {
                     let ready = desk.is_model_ready(model, version)?;
                     standing(ready, json!({ "name": model, "ready": ready }))
                 }
-                ["stats"] => Ok(json_of(&statistics(&[desk.status(model, version)?]))),
+                ["stats"] => Ok(json_of(&statistics(&[desk.fared(model, version)?]))),
                 _ => Err(Refused::NotFound(format!("nothing is at /{}", path.join("/")))),
             }
         }
@@ -190,21 +189,20 @@ async fn body_of(body: Incoming, limit: usize) -> Result<Bytes, Refused> {
 }
 
 /// How calls have fared, as Triton tells it. What was not measured is left out.
-fn statistics(services: &[Status]) -> Value {
-    let one = |service: &Status| {
-        let (served, missed) = (service.served, service.missed.values().sum::<u64>());
+fn statistics(models: &[Fared]) -> Value {
+    let one = |fared: &Fared| {
         json!({
-            "name": service.name,
+            "name": fared.name,
             "version": http::VERSION,
-            "inference_count": served,
-            "execution_count": service.batch_sizes.counts.iter().sum::<u64>(),
+            "inference_count": fared.served,
+            "execution_count": fared.batches,
             "inference_stats": {
-                "success": { "count": served, "ns": service.latency_ns.sum },
-                "fail": { "count": missed, "ns": 0 },
+                "success": { "count": fared.served, "ns": fared.served_ns },
+                "fail": { "count": fared.missed, "ns": 0 },
             },
         })
     };
-    json!({ "model_stats": services.iter().map(one).collect::<Value>() })
+    json!({ "model_stats": models.iter().map(one).collect::<Value>() })
 }
 
 fn refuse(refused: &Refused) -> Reply {
