@@ -142,7 +142,7 @@ python: target/debug/weir
 	    echo "the Python client: NumPy cannot be fetched" | tee -a "$(WEIR_NOT_CHECKED)"; \
 	fi
 
-# Triton's own clients against the daemon's door for them; they come from PyPI into a virtual environment.
+# Triton's own clients against the daemon; they come from PyPI into a virtual environment.
 OIP := target/oip
 oip: target/debug/weir
 	@if ./tests/deps.sh oip $(OIP); then \
@@ -168,7 +168,7 @@ bench: fetched
 	$(CARGO) bench -p weir --bench round_trip
 	$(CARGO) bench -p weir --bench hold
 	$(CARGO) bench -p weir --bench isolation
-	$(CARGO) bench -p weir --bench doors
+	$(CARGO) bench -p weir --bench notifications
 	$(CARGO) bench -p weir --bench stages
 	$(CARGO) bench -p rt-core --bench scheduler
 	$(CARGO) bench -p sim --bench simulate

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Triton's own clients, over HTTP and gRPC, against the daemon's door for the Open Inference Protocol.
+"""Triton's own clients, over HTTP and gRPC, against the daemon's Open Inference Protocol.
 
     python3 tests/oip_clients.py --weir target/debug/weir
 

@@ -18,8 +18,9 @@ use weir_serve::served::Served;
 use weir_serve::service::Service;
 
 use crate::controller;
-use crate::doors::Doors;
 use crate::hardware::Watch;
+use crate::notifications::Notifications;
+use crate::oip::Oip;
 use crate::overview::Overview;
 use crate::placement::Told;
 use crate::reload::Reload;
@@ -45,11 +46,12 @@ pub(crate) fn run(
 ) -> Result<()> {
     let _notices = Notices::queue().context("notices")?;
     let listener = Listener::bind(&config.daemon)?;
-    let (doors, mut telling) = Doors::open(&config)?;
+    let (notifications, mut telling) = Notifications::open(&config)?;
+    let oip = Oip::new(&config.daemon.oip);
     let realtime = config.daemon.realtime;
     let mut services = Vec::new();
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
-    let (profiled, audience) = (plan.profiled.clone(), Arc::clone(&doors) as Arc<dyn Audience>);
+    let (profiled, audience) = (plan.profiled.clone(), Arc::clone(&notifications) as Arc<dyn Audience>);
     for device in plan.into_devices() {
         let (places, plans): (Vec<_>, Vec<_>) = device.into_iter().unzip();
         let (started, mut own) = Service::start(plans, config.safe_mode, &audience, realtime, &[])?;
@@ -73,9 +75,12 @@ pub(crate) fn run(
         Builder::new().name("hardware".to_owned()).spawn(move || watch.run(&overview))?
     };
     let debts = Arc::new(Debts::default());
-    telling.append(&mut doors.start(&overview, &debts)?);
+    telling.append(&mut notifications.start(&overview)?);
+    if let Some(oip) = &oip {
+        telling.push(oip.start(&overview, &debts)?);
+    }
     let reloader = {
-        let reload = Reload { overview: Arc::clone(&overview), doors: Arc::clone(&doors) };
+        let reload = Reload { overview: Arc::clone(&overview), notifications: Arc::clone(&notifications) };
         let again = again.try_clone()?;
         Builder::new().name("reload".to_owned()).spawn(move || reload.run(again))?
     };
@@ -85,7 +90,7 @@ pub(crate) fn run(
     };
     ready(&overview.config);
     let watchdog = Watchdog::start(&served, realtime).context("watchdog")?;
-    let front = Front { overview, hub: Arc::clone(&doors.hub), intake: Intake::default(), debts };
+    let front = Front { overview, hub: Arc::clone(&notifications.hub), intake: Intake::default(), debts };
     let front = Arc::new(front);
     let stopped = listener.run(&front, stop);
     served.refuse();
@@ -107,9 +112,10 @@ pub(crate) fn run(
     let _ = watch.join();
     let _ = controller.join();
     front.intake.close(LAST_FRAMES);
-    doors.hub.wait_until_flushed(LAST_WORDS);
+    notifications.hub.wait_until_flushed(LAST_WORDS);
     watchdog.into_iter().for_each(Watchdog::stop);
-    doors.close();
+    notifications.close();
+    oip.iter().for_each(Oip::close);
     for thread in telling {
         let _ = thread.join();
     }

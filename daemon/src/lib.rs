@@ -8,9 +8,11 @@
 pub mod commands;
 mod controller;
 mod daemon;
-mod doors;
 pub mod errors;
 mod hardware;
+mod local;
+mod notifications;
+mod oip;
 mod overview;
 mod placement;
 mod reload;

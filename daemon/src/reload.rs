@@ -17,15 +17,15 @@ use weir_serve::manager;
 use weir_serve::out::Audience;
 use weir_serve::service::{Service, stays};
 
-use crate::doors::Doors;
 use crate::errors::whole;
+use crate::notifications::Notifications;
 use crate::overview::Overview;
 use crate::reloads::Outcome;
 
 /// Takes configurations over, for a daemon that serves.
 pub(crate) struct Reload {
     pub(crate) overview: Arc<Overview>,
-    pub(crate) doors: Arc<Doors>,
+    pub(crate) notifications: Arc<Notifications>,
 }
 
 impl Reload {
@@ -48,7 +48,7 @@ impl Reload {
                 if !served.is_draining() {
                     manager::ready();
                 }
-                self.doors.refresh();
+                self.notifications.refresh();
             });
         }
         reloads.close();
@@ -152,11 +152,11 @@ fn prepare(this: &Reload, config: &Config, steps: Vec<Step>) -> Result<Vec<Succe
     let mut successors: Vec<Successor> = Vec::new();
     for step in steps {
         let Step::Start(plans, before) = step else { continue };
-        let (doors, realtime) =
-            (Arc::clone(&this.doors) as Arc<dyn Audience>, this.overview.config.daemon.realtime);
+        let (audience, realtime) =
+            (Arc::clone(&this.notifications) as Arc<dyn Audience>, this.overview.config.daemon.realtime);
         let place = plans.first().map_or_else(String::new, place);
         this.overview.reloads.at(&format!("loading and warming {place}"), 0, 0);
-        let start = || Service::start(plans, config.safe_mode, &doors, realtime, &before);
+        let start = || Service::start(plans, config.safe_mode, &audience, realtime, &before);
         match goes_on(this).map_err(|stop| anyhow!(stop)).and_then(|()| start()) {
             Ok((services, threads)) => {
                 this.overview.served.add_threads(threads);
@@ -221,7 +221,7 @@ fn take_over(
         let (ended, others) = gone.into_iter().partition(|one| before.iter().any(|b| Arc::ptr_eq(one, b)));
         gone = others;
         for service in Vec::<Arc<Service>>::from_iter(ended) {
-            this.doors.forget(service.name());
+            this.notifications.forget(service.name());
             changes.push(format!("service {}: gone", service.name()));
         }
     }
@@ -229,7 +229,7 @@ fn take_over(
         match service.stop_unless_held() {
             Ok(()) => {
                 served.change(|all| all.retain(|one| !Arc::ptr_eq(one, service)));
-                this.doors.forget(service.name());
+                this.notifications.forget(service.name());
                 changes.push(format!("service {}: gone", service.name()));
             }
             Err(held) => failures.push(stays(service.name(), &held)),
@@ -243,7 +243,7 @@ fn take_over(
             let program =
                 config.hook.as_ref().map_or("none".to_owned(), |hook| hook.program.display().to_string());
             changes.push(format!("safe-mode.hook: {program}"));
-            this.doors.set_hook(config.hook.clone());
+            this.notifications.set_hook(config.hook.clone());
         }
         if taken.daemon.needs_start(&config.daemon) {
             changes.push("[daemon]: what has changed there takes effect at the next start".to_owned());

@@ -26,7 +26,7 @@ pub enum Refused {
     /// What is asked for is not there for this caller now, and asking again is no help: 409, `FAILED_PRECONDITION`.
     #[error("{0}")]
     Conflict(String),
-    /// More than this door takes: 413, `RESOURCE_EXHAUSTED`.
+    /// More than is taken here: 413, `RESOURCE_EXHAUSTED`.
     #[error("{0}")]
     TooLarge(String),
     /// A part of the protocol that is not spoken: 501, `UNIMPLEMENTED`.

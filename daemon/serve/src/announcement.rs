@@ -1,4 +1,4 @@
-//! What goes out on every door: how one service or one stream has come to stand, in numbers and in words.
+//! What goes out on every channel: how one service or one stream has come to stand, in numbers and in words.
 
 use rt_core::{Alarm, Cause, Evidence, Instant, SafeModeState, Severity, Transition};
 use weir_client::StreamState;

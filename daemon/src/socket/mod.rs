@@ -1,4 +1,4 @@
-//! The data door: a Unix socket, one thread a client, frames checked before anything else sees them.
+//! The data socket: a Unix socket, one thread a client, frames checked before anything else sees them.
 
 mod alarm;
 mod arena;

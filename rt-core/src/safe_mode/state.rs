@@ -56,7 +56,7 @@ impl SafeModeState {
     }
 }
 
-/// A change of severity or a further cause, to be announced on every door.
+/// A change of severity or a further cause, to be announced on every channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
     /// Rises by one at each transition, so that a listener sees what it missed.
@@ -68,7 +68,7 @@ pub struct Transition {
 }
 
 /// The promise to one stream is suspended, a weaker one stands in for it, or it holds again; those to others are not concerned. To be announced on
-/// every door.
+/// every channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspension {
     /// Rises by one at each suspension and resumption of a scheduler's streams, so that a listener sees what it missed.

@@ -1,4 +1,4 @@
-//! The door on D-Bus, as foreign clients find it on a real bus under the shipped policy.
+//! D-Bus, as foreign clients find it on a real bus under the shipped policy.
 
 use std::collections::BTreeMap;
 

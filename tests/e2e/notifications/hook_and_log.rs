@@ -1,4 +1,4 @@
-//! The doors beside socket and bus, on a whole daemon: the hook, the service manager, the log.
+//! The channels beside socket and bus, on a whole daemon: the hook, the service manager, the log.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -240,7 +240,7 @@ fn counted(log: &str, words: &str) -> u64 {
 }
 
 #[test]
-fn stuck_doors_cost_no_answer_and_every_change_is_told_or_counted() {
+fn stuck_channels_cost_no_answer_and_every_change_is_told_or_counted() {
     if !is_possible() {
         return;
     }
@@ -312,6 +312,6 @@ fn stuck_doors_cost_no_answer_and_every_change_is_told_or_counted() {
     let told = log.lines().filter(|line| line.starts_with("weir: slow: ")).count() as u64;
     let in_log = told + counted(&log, "are not in this log");
     assert!(heard < changes && in_log < changes, "{heard} and {in_log} of {changes}");
-    let lost = counted(&log, "found no room before a door");
+    let lost = counted(&log, "found no room in the queue of a channel");
     assert_eq!(lost, (changes - heard) + (changes - in_log), "{heard} and {in_log} of {changes}");
 }

@@ -1,4 +1,4 @@
-//! The door for monitoring, as a reader of Prometheus' text format finds it.
+//! Metrics, as a reader of Prometheus' text format finds it.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Whoever only looks on keeps nobody from being served: questions on every door beside a stream that is promised.
+//! Whoever only looks on keeps nobody from being served: questions on every channel beside a stream that is promised.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -54,7 +54,7 @@ fn repeat(going: &AtomicBool, count: &AtomicU64, mut ask: impl FnMut()) {
 }
 
 fn scrape(place: &Deployment) -> String {
-    let mut stream = UnixStream::connect(place.path("m")).expect("the door for metrics");
+    let mut stream = UnixStream::connect(place.path("m")).expect("the socket for metrics");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n").expect("sent");
     let mut answer = String::new();

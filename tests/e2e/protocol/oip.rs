@@ -9,7 +9,7 @@ use crate::harness::{DAEMON, Daemon, Deployment, PATIENCE, best_effort, eventual
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// A null service, and one whose batches take longer than their bound; with `more` in the table of the door.
+/// A null service, and one whose batches take longer than their bound; with `more` in `[daemon.oip]`.
 fn place(more: &str) -> Deployment {
     let place = Deployment::new(format!(
         "{DAEMON}max-frame = 16384\n[daemon.oip]\nhttp = \"unix:h\"\n{more}\n{}",
@@ -64,7 +64,7 @@ struct Caller(UnixStream);
 
 impl Caller {
     fn of(place: &Deployment) -> Self {
-        let stream = eventually("the door", || UnixStream::connect(place.path("h")).ok());
+        let stream = eventually("the socket", || UnixStream::connect(place.path("h")).ok());
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         Self(stream)
     }
@@ -260,7 +260,7 @@ fn a_call_belongs_to_the_stream_that_it_names_and_keeps_its_promise() {
     client.register(&best_effort("null", "own")).expect("a stream");
     let answer = one.call("null", &call(&[0.0; 3], json!({ "weir_stream": "own" })));
     assert_eq!((answer.status, answer.error().contains("in use")), (409, true), "{}", answer.error());
-    assert!(client.register(&best_effort("null", "front")).is_err(), "the door holds it");
+    assert!(client.register(&best_effort("null", "front")).is_err(), "calls hold it");
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn who_finds_no_place_is_told_and_one_who_leaves_makes_room() {
     eventually("room", || (Caller::of(&place).ask("GET /v2/health/live").status == 200).then_some(()));
 }
 
-/// The time that the door's thread has taken so far.
+/// The time that its thread has taken so far.
 fn taken(daemon: &Daemon) -> Duration {
     let (_, folder) = daemon.thread("oip");
     let told = std::fs::read_to_string(folder.join("schedstat")).expect("the thread is there");

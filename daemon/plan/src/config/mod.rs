@@ -3,8 +3,8 @@
 mod check;
 mod controller;
 mod device;
-mod doors;
 mod files;
+mod interfaces;
 mod model;
 mod pipeline;
 mod placement;
@@ -26,8 +26,8 @@ use weir_engine::{Backend, EngineKind, Isolation};
 pub use check::is_name;
 pub use controller::{ControllerConfig, Estimator};
 pub use device::{DeviceConfig, ShareConfig};
-pub use doors::{BusConfig, HookConfig, LONGEST_PATH, LocalAddress, OipConfig, SOCKET_DRAFT};
 pub use files::{MAX_RECORDED, RECORDING};
+pub use interfaces::{BusConfig, HookConfig, LONGEST_PATH, LocalAddress, OipConfig, SOCKET_DRAFT};
 pub use model::{ModelChoice, Select, SimulatedModel};
 pub use placement::{Candidates, ClassConfig, Mode, Models, Placed, PlacementConfig};
 

@@ -1,4 +1,4 @@
-//! What operators see of a service while it runs and do to it, whichever door they come through.
+//! What operators see of a service while it runs and do to it, whichever way they come.
 
 use std::sync::atomic::Ordering;
 

@@ -63,7 +63,11 @@ fn unloading_gives_the_memory_back() {
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["loads_again_and_again", "--ignored", "--nocapture"])
             .env("WEIR_TEST_ENGINES", engine)
-            .envs([("MALLOC_MMAP_THRESHOLD_", "65536"), ("MALLOC_TRIM_THRESHOLD_", "65536"), ("MALLOC_ARENA_MAX", "1")])
+            .envs([
+                ("MALLOC_MMAP_THRESHOLD_", "65536"),
+                ("MALLOC_TRIM_THRESHOLD_", "65536"),
+                ("MALLOC_ARENA_MAX", "1"),
+            ])
             .output()
             .unwrap();
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -13,9 +13,9 @@ use weir_os::locks::lock;
 use weir_plan::config::DaemonConfig;
 use weir_serve::service::{Handed, Origin, Said, Service};
 
-use super::super::local::pass;
 use super::reply::{Reply, Told};
 use super::streams::{ANONYMOUS, Declared, Streams};
+use crate::local::pass;
 use crate::overview::Overview;
 use crate::socket::{DRAINING, Debt, Debts, tensor};
 

@@ -1,4 +1,4 @@
-//! A listener on this machine: a Unix socket or a port, for the doors that others' protocols come through.
+//! A listener on this machine: a Unix socket or a port, for others' protocols.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use crate::socket::{Peer, SocketFile};
 use weir_plan::config::{Allowed, LocalAddress};
 
 /// Lets some time pass: nobody's deadline depends on how exactly.
-pub(super) async fn pass(time: Duration) {
+pub(crate) async fn pass(time: Duration) {
     let _ = tokio::time::timeout(time, std::future::pending::<()>()).await;
 }
 
 /// Both directions of a connection.
-pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// What is listened on; the file of a socket goes when this is dropped.
-pub(super) enum Local {
+pub(crate) enum Local {
     Socket(UnixListener, #[expect(dead_code, reason = "goes with it")] SocketFile),
     Port(TcpListener),
 }
 
 /// Somebody who has connected.
-pub(super) struct Guest {
-    pub(super) stream: Box<dyn Duplex>,
+pub(crate) struct Guest {
+    pub(crate) stream: Box<dyn Duplex>,
     /// The process, where the kernel knows it.
-    pub(super) peer: Peer,
+    pub(crate) peer: Peer,
     /// Whether it is on the list of those who may connect.
-    pub(super) permitted: bool,
+    pub(crate) permitted: bool,
 }
 
 impl Local {
@@ -39,7 +39,7 @@ impl Local {
     ///
     /// # Errors
     /// If the address is in use or not permitted.
-    pub(super) fn bind(field: &str, address: &LocalAddress, mode: Option<u32>) -> Result<Self> {
+    pub(crate) fn bind(field: &str, address: &LocalAddress, mode: Option<u32>) -> Result<Self> {
         let at = || format!("{field} = {address}");
         match address {
             LocalAddress::Socket(path) => {
@@ -58,7 +58,7 @@ impl Local {
     ///
     /// # Errors
     /// If the system is out of descriptors, or whoever it was has gone.
-    pub(super) async fn accept(&self, allowed: Option<&Allowed>) -> std::io::Result<Guest> {
+    pub(crate) async fn accept(&self, allowed: Option<&Allowed>) -> std::io::Result<Guest> {
         match self {
             Self::Socket(listener, _) => {
                 let (stream, _) = listener.accept().await?;

@@ -55,7 +55,7 @@ impl Newest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doors::announced::{overrun, suspension};
+    use crate::notifications::announced::{overrun, suspension};
 
     #[test]
     fn what_is_older_stays_out_and_streams_count_for_themselves() {

@@ -1,4 +1,4 @@
-//! What tests of the doors hear: the events that were told in their own thread, as lines and with their fields.
+//! What tests of the notifications hear: the events that were told in their own thread, as lines and with their fields.
 
 use std::collections::BTreeMap;
 use std::fmt;

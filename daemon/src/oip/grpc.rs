@@ -30,9 +30,9 @@ use weir_oip::grpc::inference::{
 use weir_oip::grpc::{self, DESCRIPTORS};
 use weir_oip::http::VERSION;
 
-use super::super::local::Guest;
 use super::desk::{Asked, Caller, Desk, Fared};
 use super::{EXTENSIONS, STREAM, closed};
+use crate::local::Guest;
 
 /// Calls of a connection at a time; more wait at the client.
 const CALLS: u32 = 32;

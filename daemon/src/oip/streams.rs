@@ -1,4 +1,4 @@
-//! The streams that calls belong to: the door holds each that a call has named, for all of its clients, for as long as it is used.
+//! The streams that calls belong to: the daemon holds each that a call has named, for all of its clients, for as long as it is used.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ const UNUSED: Span = Span::from_millis(60_000);
 /// … and one that is after this: given out anew, what it missed before counts no more.
 const PROMISED_UNUSED: Span = Span::from_millis(3_600_000);
 
-/// A stream that the door holds.
+/// A stream that is held for calls.
 pub(super) struct Held {
     pub(super) lease: Mutex<(Lease, Effects)>,
     /// What it was declared to be; nothing where it is the configuration's, or best effort.

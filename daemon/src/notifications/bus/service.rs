@@ -313,7 +313,7 @@ impl WorkerObject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doors::announced::{overrun, suspension};
+    use crate::notifications::announced::{overrun, suspension};
 
     #[test]
     fn the_evidence_names_its_stream_also_when_the_suspension_is_over() {

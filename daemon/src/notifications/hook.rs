@@ -1,4 +1,4 @@
-//! The door to whatever else is to happen: a program of the operator's, run at each announcement.
+//! The hook, for whatever else is to happen: a program of the operator's, run at each announcement.
 
 use std::collections::VecDeque;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! Announcements for the tests of the doors.
+//! Announcements for the tests of the notifications.
 
 use rt_core::{Alarm, Cause, Evidence, Instant, SafeModeState, Severity, Transition};
 use weir_client::StreamState;

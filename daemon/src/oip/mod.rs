@@ -1,4 +1,4 @@
-//! The door for clients of others: the Open Inference Protocol, version 2, as Triton, KServe and OpenVINO Model Server speak it.
+//! Clients of others: the Open Inference Protocol, version 2, as Triton, KServe and OpenVINO Model Server speak it.
 //!
 //! One thread answers all of them, without real-time priority: what it reads is checked and packed there, and then waits and runs like
 //! what came through the socket.
@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use tokio::sync::{Semaphore, watch};
 use tracing::warn;
 
-use super::local::{Local, pass};
+use crate::local::{Local, pass};
 use crate::overview::Overview;
 use crate::socket::Debts;
 use desk::{Caller, Desk};
@@ -53,8 +53,8 @@ pub(crate) struct Oip {
 }
 
 impl Oip {
-    /// A door that is still closed; `None` if the configuration has none.
-    pub(super) fn new(config: &OipConfig) -> Option<Self> {
+    /// Not listening yet; `None` if the configuration has no address for it.
+    pub(crate) fn new(config: &OipConfig) -> Option<Self> {
         let any = config.http.is_some() || config.grpc.is_some();
         any.then(|| Self { config: config.clone(), stop: watch::channel(false).0 })
     }
@@ -63,7 +63,7 @@ impl Oip {
     ///
     /// # Errors
     /// If an address is in use or not permitted, or there is no thread to be had.
-    pub(super) fn start(&self, overview: &Arc<Overview>, debts: &Arc<Debts>) -> Result<JoinHandle<()>> {
+    pub(crate) fn start(&self, overview: &Arc<Overview>, debts: &Arc<Debts>) -> Result<JoinHandle<()>> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().context("daemon.oip")?;
         let mode = Some(overview.config.daemon.socket_mode);
@@ -115,12 +115,12 @@ impl Oip {
     }
 
     /// Answers what has been asked, and nothing more; the thread ends.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.stop.send_replace(true);
     }
 }
 
-/// Accepts clients until the door is closed.
+/// Accepts clients until it is closed.
 async fn listen(
     listener: Local,
     protocol: Protocol,
@@ -172,7 +172,7 @@ async fn listen(
     }
 }
 
-/// Waits until the door is closed.
+/// Waits until it is closed.
 async fn closed(stop: &mut watch::Receiver<bool>) {
     // Whoever would close it has gone: that is as good.
     let _ = stop.wait_for(|stopped| *stopped).await;

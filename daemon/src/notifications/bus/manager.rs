@@ -141,7 +141,7 @@ impl Manager {
         self.operate((connection, header), service, Service::clear_safe_mode).await
     }
 
-    /// Announces no change of a service, or of all, on any door for so many microseconds from now on; 0 ends that.
+    /// Announces no change of a service, or of all, on any channel for so many microseconds from now on; 0 ends that.
     async fn inhibit(
         &self,
         service: &str,

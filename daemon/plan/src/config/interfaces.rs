@@ -1,4 +1,4 @@
-//! The doors in the configuration: the bus, the hook, the metrics and the Open Inference Protocol, checked.
+//! What the daemon is told and asked by, in the configuration: the bus, the hook, the metrics and the Open Inference Protocol, checked.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The door on D-Bus, for operators' tools and other programs of the box: `org.weir.Weir1`.
+//! Notifications on D-Bus, for operators' tools and other programs of the box: `org.weir.Weir1`.
 
 mod manager;
 mod permit;
@@ -47,7 +47,7 @@ pub(crate) struct Bus {
 }
 
 impl Bus {
-    /// A door that is still closed; `None` if it is to stay so.
+    /// Not on the bus yet; `None` if it is to stay so.
     pub(super) fn new(config: &BusConfig) -> Option<Self> {
         let (queue, announcements) = channel(ROOM);
         let (config, announcements) = (config.clone(), Mutex::new(Some(announcements)));

@@ -1,14 +1,12 @@
-//! Beside a request's way: how promises stand goes out on every door as it changes, and nobody who serves waits for it.
+//! Notifications: how promises stand goes out on every channel as it changes, and nobody who serves waits for it.
 
 #[cfg(test)]
 mod announced;
 mod bus;
 mod hook;
-mod local;
 mod log;
 mod metrics;
 mod newest;
-mod oip;
 #[cfg(test)]
 mod told;
 
@@ -19,35 +17,33 @@ use std::thread::JoinHandle;
 use anyhow::Result;
 
 use crate::overview::Overview;
-use crate::socket::{Debts, Hub};
+use crate::socket::Hub;
 use bus::Bus;
 use hook::Hook;
 use log::Log;
 use metrics::Metrics;
-use oip::Oip;
 use rt_core::Constraint;
 use weir_plan::config::{Config, HookConfig};
 use weir_serve::announcement::{Announcement, State, Subject};
 use weir_serve::out::Audience;
 
-/// Announcements that wait before a door at most.
+/// Announcements that wait for a channel at most.
 const ROOM: usize = 256;
 
-/// All doors. Each has a bounded queue and a thread of its own, so that none is kept waiting by another, but for the
+/// All channels. Each has a bounded queue and a thread of its own, so that none is kept waiting by another, but for the
 /// socket: its connections take a frame without waiting.
-pub(crate) struct Doors {
+pub(crate) struct Notifications {
     pub(crate) hub: Arc<Hub>,
     log: Log,
     hook: Hook,
     bus: Option<Bus>,
     metrics: Option<Metrics>,
-    oip: Option<Oip>,
-    /// Announcements that found no room before a door, until the log tells.
+    /// Announcements that found no room in the queue of a channel, until the log tells.
     lost: Arc<AtomicU64>,
 }
 
-impl Doors {
-    /// Opens the doors of the configuration, and hands out the threads that [`Doors::close`] ends.
+impl Notifications {
+    /// Opens the channels of the configuration, and hands out the threads that [`Notifications::close`] ends.
     ///
     /// # Errors
     /// If a thread cannot be started.
@@ -57,20 +53,19 @@ impl Doors {
         let (hook, hooking) = Hook::open(config.hook.clone())?;
         let bus = Bus::new(&config.daemon.bus);
         let metrics = config.daemon.metrics.clone().map(Metrics::new);
-        let oip = Oip::new(&config.daemon.oip);
-        let doors = Self { hub: Arc::default(), log, hook, bus, metrics, oip, lost };
-        Ok((Arc::new(doors), vec![hooking]))
+        let notifications = Self { hub: Arc::default(), log, hook, bus, metrics, lost };
+        Ok((Arc::new(notifications), vec![hooking]))
     }
 
-    /// Opens the doors through which one also looks in, once there is something to look at. [`Doors::close`] ends these
-    /// threads too.
+    /// Opens the channels through which one also looks in, once there is something to look at. [`Notifications::close`]
+    /// ends these threads too.
     ///
     /// # Errors
     /// If a thread cannot be started, or an address not be bound.
-    pub(crate) fn start(&self, overview: &Arc<Overview>, debts: &Arc<Debts>) -> Result<Vec<JoinHandle<()>>> {
+    pub(crate) fn start(&self, overview: &Arc<Overview>) -> Result<Vec<JoinHandle<()>>> {
         let bus = self.bus.iter().map(|bus| bus.start(overview, &self.hub));
         let metrics = self.metrics.iter().map(|metrics| metrics.start(overview, &self.hub));
-        bus.chain(metrics).chain(self.oip.iter().map(|oip| oip.start(overview, debts))).collect()
+        bus.chain(metrics).collect()
     }
 
     /// Has another program run from now on, or none.
@@ -88,14 +83,13 @@ impl Doors {
     pub(crate) fn close(&self) {
         self.bus.iter().for_each(Bus::close);
         self.metrics.iter().for_each(Metrics::close);
-        self.oip.iter().for_each(Oip::close);
         self.hook.close();
         self.log.close();
     }
 }
 
-impl Audience for Doors {
-    /// Tells it everywhere: what finds no room before a door is counted, and told in the log.
+impl Audience for Notifications {
+    /// Tells it everywhere: what finds no room in a queue is counted, and told in the log.
     fn announce(&self, announcement: Announcement) {
         let announcement = Arc::new(announcement);
         self.hub.announce(&announcement);
@@ -113,7 +107,7 @@ impl Audience for Doors {
         self.hub.announce_misses_left(service, stream, left, constraint);
     }
 
-    /// Has the doors through which one looks in tell what is different, though there was nothing to announce.
+    /// Has the channels through which one looks in tell what is different, though there was nothing to announce.
     fn refresh(&self) {
         self.bus.iter().for_each(Bus::refresh);
     }

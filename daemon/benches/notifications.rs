@@ -78,13 +78,13 @@ fn bench() {
         // The declared window passes, and the hook that was told of the end ends.
         std::thread::park_timeout(Duration::from_millis(40));
     }
-    println!("from the offending request to the door, {FLOODS} floods\n");
-    println!("| door | p50 | p99 | worst |\n|---|---|---|---|");
-    let doors = ["eventfd", "socket event", "D-Bus signal", "start of the hook"];
-    for (door, delays) in doors.iter().zip(&mut delays) {
+    println!("from the offending request to the notification, {FLOODS} floods\n");
+    println!("| channel | p50 | p99 | worst |\n|---|---|---|---|");
+    let channels = ["eventfd", "socket event", "D-Bus signal", "start of the hook"];
+    for (channel, delays) in channels.iter().zip(&mut delays) {
         delays.sort_unstable();
         let at = |share: f64| Duration::from_nanos(delays[(share * (delays.len() - 1) as f64) as usize]);
-        println!("| {door} | {:.2?} | {:.2?} | {:.2?} |", at(0.5), at(0.99), at(1.0));
+        println!("| {channel} | {:.2?} | {:.2?} | {:.2?} |", at(0.5), at(0.99), at(1.0));
     }
 }
 

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use weir_oip::{Refused, http};
 
-use super::super::local::Guest;
 use super::desk::{Asked, Caller, Desk, Fared};
 use super::{EXTENSIONS, STREAM, closed};
+use crate::local::Guest;
 
 /// So long a client may take to send a head, from the first byte of it on, or a body.
 const PATIENCE: Duration = Duration::from_secs(10);

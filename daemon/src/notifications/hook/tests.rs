@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::*;
-use crate::doors::announced::{overrun, suspension};
+use crate::notifications::announced::{overrun, suspension};
 use rt_core::Span;
 use std::os::unix::fs::PermissionsExt;
 

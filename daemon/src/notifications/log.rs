@@ -1,4 +1,4 @@
-//! The door for people: each announcement as an event of the log, and the present state to the service manager.
+//! The log, for people: each announcement as an event of the log, and the present state to the service manager.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -40,7 +40,7 @@ pub(super) enum Item {
 }
 
 impl Log {
-    /// Starts the thread; `lost` counts what found no room before a door.
+    /// Starts the thread; `lost` counts what found no room in the queue of a channel.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -103,7 +103,7 @@ pub(super) fn write(items: &Receiver<Item>, lost: &AtomicU64) {
 fn tell_lost(lost: &AtomicU64) {
     match lost.swap(0, Ordering::Relaxed) {
         0 => {}
-        count => warn!(target: ANNOUNCED, "{count} announcements found no room before a door"),
+        count => warn!(target: ANNOUNCED, "{count} announcements found no room in the queue of a channel"),
     }
 }
 
@@ -212,10 +212,10 @@ impl Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doors::announced::{overrun, suspension};
-    use crate::doors::told::{entries_of, lines_of};
+    use crate::notifications::announced::{overrun, suspension};
+    use crate::notifications::told::{entries_of, lines_of};
 
-    /// What the journal has, and `journalctl` finds: docs/doors.md.
+    /// What the journal has, and `journalctl` finds: docs/notifications.md.
     #[test]
     fn an_entry_has_the_message_its_id_and_every_field() {
         let safe = overrun("lanes", 9);

@@ -1,4 +1,4 @@
-//! The door for monitoring: `GET /metrics` over HTTP, on a Unix socket or a port of this machine.
+//! Monitoring: `GET /metrics` over HTTP, on a Unix socket or a port of this machine.
 
 mod text;
 
@@ -16,7 +16,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::sync::{Notify, Semaphore};
 
-use super::local::{Duplex, Local, pass};
+use crate::local::{Duplex, Local, pass};
 use crate::overview::Overview;
 use crate::socket::Hub;
 use tracing::warn;
@@ -37,7 +37,7 @@ pub(crate) struct Metrics {
 type Figures = Arc<dyn Fn() -> String + Send + Sync>;
 
 impl Metrics {
-    /// A door that is still closed.
+    /// Not listening yet.
     pub(super) fn new(config: LocalAddress) -> Self {
         Self { config, stop: Arc::default() }
     }
