@@ -49,7 +49,7 @@ pub struct Call<'a> {
     pub outputs: Vec<Wanted>,
 }
 
-/// One tensor of a call.
+/// One tensor of a call, or of a remote server's answer.
 #[derive(Debug)]
 pub struct Input<'a> {
     /// Its name in the model.

@@ -22,50 +22,10 @@ pub const VERSION: &str = "1";
 /// # Errors
 /// If it is no JSON of a call, or the binary data does not fit what it says.
 pub fn call(body: &[u8], header: Option<usize>) -> Result<Call<'_>, Refused> {
-    let header = header.unwrap_or(body.len());
-    let Some((json, mut binary)) = body.split_at_checked(header) else {
-        let length = body.len();
-        return invalid(format!("{LENGTH_HEADER} is {header}, the body has {length} bytes"));
-    };
+    let (json, binary) = split(body, header)?;
     let call: JsonCall<'_> =
         serde_json::from_slice(json).map_err(|error| Refused::Invalid(format!("the call: {error}")))?;
-    let mut inputs = Vec::with_capacity(call.inputs.len());
-    for input in call.inputs {
-        let JsonInput { name, datatype, shape, parameters, data } = input;
-        let size = parameters.get("binary_data_size");
-        let data = match (data, size) {
-            (Some(data), None) => Data::Json(data),
-            (None, Some(&Parameter::Int(size @ 0..))) => {
-                let Some((own, rest)) = binary.split_at_checked(size as usize) else {
-                    let left = binary.len();
-                    return invalid(format!(
-                        "input \"{name}\" has binary_data_size {size}, {left} bytes are left"
-                    ));
-                };
-                binary = rest;
-                Data::Raw(own)
-            }
-            (None, Some(_)) => {
-                return invalid(format!("input \"{name}\": binary_data_size must be a number of bytes"));
-            }
-            (Some(_), Some(_)) => {
-                return invalid(format!("input \"{name}\" has both data and binary_data_size"));
-            }
-            (None, None) => {
-                if let Some(region) = parameters.keys().find(|key| key.starts_with("shared_memory")) {
-                    return Err(Refused::Unimplemented(format!(
-                        "input \"{name}\": {region} is not supported here"
-                    )));
-                }
-                return invalid(format!("input \"{name}\" has neither data nor binary_data_size"));
-            }
-        };
-        inputs.push(Input { name, datatype, shape, data });
-    }
-    if !binary.is_empty() {
-        let left = binary.len();
-        return invalid(format!("{left} bytes follow the inputs' binary data"));
-    }
+    let inputs = tensors("input", call.inputs, binary)?;
     let wishes = is_set(&call.parameters, "binary_data_output");
     let mut outputs = Vec::with_capacity(call.outputs.len());
     for JsonOutput { name, parameters } in call.outputs {
@@ -77,6 +37,61 @@ pub fn call(body: &[u8], header: Option<usize>) -> Result<Call<'_>, Refused> {
         outputs.push(Wanted { name, binary, parameters });
     }
     Ok(Call { id: call.id, parameters: call.parameters, inputs, outputs })
+}
+
+/// The JSON of a body, of which it is the first `header` bytes or all, and what follows it.
+pub(crate) fn split(body: &[u8], header: Option<usize>) -> Result<(&[u8], &[u8]), Refused> {
+    let header = header.unwrap_or(body.len());
+    let length = body.len();
+    body.split_at_checked(header)
+        .ok_or_else(|| Refused::Invalid(format!("{LENGTH_HEADER} is {header}, the body has {length} bytes")))
+}
+
+/// The tensors of a call, or of an answer, as they stand in its JSON and in the `binary` data behind that; `what` they are is told
+/// where one is wrong.
+pub(crate) fn tensors<'a>(
+    what: &str,
+    listed: Vec<JsonTensor<'a>>,
+    mut binary: &'a [u8],
+) -> Result<Vec<Input<'a>>, Refused> {
+    let mut tensors = Vec::with_capacity(listed.len());
+    for tensor in listed {
+        let JsonTensor { name, datatype, shape, parameters, data } = tensor;
+        let size = parameters.get("binary_data_size");
+        let data = match (data, size) {
+            (Some(data), None) => Data::Json(data),
+            (None, Some(&Parameter::Int(size @ 0..))) => {
+                let Some((own, rest)) = binary.split_at_checked(size as usize) else {
+                    let left = binary.len();
+                    return invalid(format!(
+                        "{what} \"{name}\" has binary_data_size {size}, {left} bytes are left"
+                    ));
+                };
+                binary = rest;
+                Data::Raw(own)
+            }
+            (None, Some(_)) => {
+                return invalid(format!("{what} \"{name}\": binary_data_size must be a number of bytes"));
+            }
+            (Some(_), Some(_)) => {
+                return invalid(format!("{what} \"{name}\" has both data and binary_data_size"));
+            }
+            (None, None) => {
+                if let Some(region) = parameters.keys().find(|key| key.starts_with("shared_memory")) {
+                    return Err(Refused::Unimplemented(format!(
+                        "{what} \"{name}\": {region} is not supported here"
+                    )));
+                }
+                return invalid(format!("{what} \"{name}\" has neither data nor binary_data_size"));
+            }
+        };
+        tensors.push(Input { name, datatype, shape, data });
+    }
+    if !binary.is_empty() {
+        let left = binary.len();
+        return invalid(format!("{left} bytes follow the {what}s' binary data"));
+    }
+    Ok(tensors)
 }
 
 /// Whether a call wishes all its outputs as they lie in memory.
@@ -166,7 +181,7 @@ pub fn config(model: &Model<'_>) -> Value {
     })
 }
 
-fn described(tensor: &TensorInfo) -> Map<String, Value> {
+pub(crate) fn described(tensor: &TensorInfo) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("name".into(), tensor.name.as_str().into());
     object.insert("datatype".into(), name_of(tensor.data_type).into());
@@ -174,7 +189,7 @@ fn described(tensor: &TensorInfo) -> Map<String, Value> {
     object
 }
 
-fn data(tensor: &TensorInfo, bytes: &[u8]) -> Result<Value, Refused> {
+pub(crate) fn data(tensor: &TensorInfo, bytes: &[u8]) -> Result<Value, Refused> {
     let (name, datatype) = (&tensor.name, name_of(tensor.data_type));
     let none = || Refused::Invalid(format!("output \"{name}\" is {datatype}: ask for it as binary data"));
     to_json(tensor.data_type, bytes).ok_or_else(none)
@@ -191,13 +206,14 @@ struct JsonCall<'a> {
     #[serde(default)]
     parameters: Parameters,
     #[serde(borrow)]
-    inputs: Vec<JsonInput<'a>>,
+    inputs: Vec<JsonTensor<'a>>,
     #[serde(default)]
     outputs: Vec<JsonOutput>,
 }
 
+/// A tensor in a call or an answer.
 #[derive(Deserialize)]
-struct JsonInput<'a> {
+pub(crate) struct JsonTensor<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
     #[serde(borrow)]

@@ -9,6 +9,7 @@ mod elements;
 pub mod grpc;
 pub mod http;
 mod pack;
+pub mod remote;
 
 pub use call::{Answer, Call, Data, Input, Model, Parameter, Parameters, Wanted};
 pub use datatype::{data_type, name_of};

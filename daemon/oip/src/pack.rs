@@ -29,7 +29,7 @@ pub fn pack(model: &Model<'_>, call: &Call<'_>, packed: &mut Vec<u8>) -> Result<
             return invalid(format!("input \"{}\" is missing; model {} takes: {names}", of.name, model.name));
         };
         packed.resize(start + range.start, 0);
-        put(of, input, packed)?;
+        put(("input", "the model takes"), of, input, packed)?;
         debug_assert_eq!(packed.len(), start + range.end);
     }
     Ok(())
@@ -80,36 +80,41 @@ fn is_own(key: &str) -> bool {
     key.starts_with("weir_")
 }
 
-fn put(of: &TensorInfo, input: &Input<'_>, packed: &mut Vec<u8>) -> Result<(), Refused> {
+/// Adds the elements of a tensor to `packed`, if it is of this type and shape; `what` it is and who is wrong are told otherwise.
+pub(crate) fn put(
+    (what, wants): (&str, &str),
+    of: &TensorInfo,
+    input: &Input<'_>,
+    packed: &mut Vec<u8>,
+) -> Result<(), Refused> {
     let Input { name, datatype, shape, data } = input;
     let wanted = of.data_type;
     if data_type(datatype) != Some(wanted) {
         let takes = name_of(wanted);
-        return invalid(format!("input \"{name}\" is of type {datatype}, the model takes {takes}"));
+        return invalid(format!("{what} \"{name}\" is of type {datatype}, {wants} {takes}"));
     }
     if !is_shape(shape, &of.shape) {
         let takes = &of.shape;
-        return invalid(format!(
-            "input \"{name}\" is of shape {shape:?}, the model takes {takes:?}: a call is for one request, Weir forms the batches"
-        ));
+        let hint = if what == "input" { ": a call is for one request, Weir forms the batches" } else { "" };
+        return invalid(format!("{what} \"{name}\" is of shape {shape:?}, {wants} {takes:?}{hint}"));
     }
     let before = packed.len();
     let bytes = of.bytes().unwrap_or(0);
     let push = |packed: &mut Vec<u8>, number| {
         elements::push(packed, wanted, number)
-            .map_err(|none| Refused::Invalid(format!("input \"{name}\": {none}")))
+            .map_err(|none| Refused::Invalid(format!("{what} \"{name}\": {none}")))
     };
     match *data {
         Data::Raw(raw) if raw.len() == bytes => packed.extend_from_slice(raw),
         Data::Raw(raw) => {
             let given = raw.len();
-            return invalid(format!("input \"{name}\" has {given} bytes, {bytes} are expected"));
+            return invalid(format!("{what} \"{name}\" has {given} bytes, {bytes} are expected"));
         }
         Data::Json(_) if wanted == DataType::F16 => {
-            return invalid(format!("input \"{name}\" is FP16, which has to come as binary data"));
+            return invalid(format!("{what} \"{name}\" is FP16, which has to come as binary data"));
         }
         Data::Json(json) => {
-            let wrong = |error| Refused::Invalid(format!("input \"{name}\": {error}"));
+            let wrong = |error| Refused::Invalid(format!("{what} \"{name}\": {error}"));
             elements::push_json(packed, wanted, of.elements(), json.get()).map_err(wrong)?;
         }
         Data::Bool(list) => list.iter().try_for_each(|&value| push(packed, Number::Bool(value)))?,
@@ -124,7 +129,7 @@ fn put(of: &TensorInfo, input: &Input<'_>, packed: &mut Vec<u8>) -> Result<(), R
         given if given == bytes => Ok(()),
         given => {
             let (given, elements) = (given / wanted.size().unwrap_or(1), of.elements());
-            invalid(format!("input \"{name}\" has {given} elements, its shape {elements}"))
+            invalid(format!("{what} \"{name}\" has {given} elements, its shape {elements}"))
         }
     }
 }
