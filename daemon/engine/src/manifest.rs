@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::engine::{EngineError, ExternalFile, ModelSpec};
+use crate::engine::{EngineError, ExternalFile, ModelSpec, sha256_hex};
 use fields::Fields;
 use tensors::{Dimensions, Tensors};
 
@@ -200,8 +200,12 @@ fn model(mut fields: Fields<'_, '_>, folder: &Path, problems: &mut Problems<'_>)
         fields.name = format!("model {name}");
     }
     let title = fields.name.clone();
-    let file = path(&mut fields, "file", problems);
-    let hash = sha256(&mut fields, "sha256", problems);
+    // Without any of these it is on servers alone, and only described here.
+    let described = ["file", "sha256", "external"].map(|field| fields.optional(field).is_none()) == [true; 3];
+    let (file, hash) = match described {
+        true => (Some(PathBuf::new()), Some(String::new())),
+        false => (path(&mut fields, "file", problems), sha256(&mut fields, "sha256", problems)),
+    };
     let external = fields.optional("external");
     let external = external.map_or(Some(Vec::new()), |value| {
         external_files(&title, value, file.as_deref().map(|file| folder.join(file)), problems)
@@ -241,8 +245,11 @@ fn model(mut fields: Fields<'_, '_>, folder: &Path, problems: &mut Problems<'_>)
     let ((mut inputs, inputs_at), (mut outputs, outputs_at)) = (inputs?, outputs?);
     let states = states::pair(&title, (&mut inputs, inputs_at), (&mut outputs, outputs_at), problems)?;
     let Tensors { tensors: inputs, constants, .. } = inputs;
-    let (outputs, path) = (outputs.tensors, folder.join(file?));
-    let (sha256, external, accuracy) = (hash?, external?, accuracy?);
+    let (outputs, path) = (outputs.tensors, if described { file? } else { folder.join(file?) });
+    let (mut sha256, external, accuracy) = (hash?, external?, accuracy?);
+    if described {
+        sha256 = sha256_hex(format!("{:?}", (&inputs, &outputs, &constants)).as_bytes());
+    }
     Some(ModelSpec { name: name?, path, sha256, inputs, outputs, states, constants, external, accuracy })
 }
 

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use weir_engine::manifest::{Manifest, ManifestError};
 use weir_engine::{
-    Backend, DataType, Engine, EngineError, Isolation, ModelSpec, Place, RunMode, Side, Task, TensorSpec,
-    has_batches, isolate, load, prepare, sha256_hex,
+    Backend, DataType, Engine, EngineError, EngineKind, Isolation, ModelSpec, Place, RunMode, Side, Task,
+    TensorSpec, has_batches, isolate, load, prepare, sha256_hex,
 };
 
 use crate::config::{Config, ModelChoice, ServiceConfig, SimulatedModel};
@@ -124,7 +124,8 @@ pub fn run_singly<'a>(
     specs: impl IntoIterator<Item = &'a ModelSpec>,
 ) -> Result<Vec<String>, EngineError> {
     let mut lines = Vec::new();
-    if matches!(config.model, ModelChoice::Named(_)) {
+    // What a server leaves open is asked of it when its model is tried, not while a file is looked at.
+    if matches!(config.model, ModelChoice::Named(_)) && config.engine != EngineKind::Oip {
         for spec in specs {
             if !has_batches(config.backend(0), spec)? {
                 let line =

@@ -17,7 +17,7 @@ use super::reply::{Reply, Told};
 use super::streams::{ANONYMOUS, Declared, Streams};
 use crate::local::pass;
 use crate::overview::Overview;
-use crate::socket::{DRAINING, Debt, Debts, tensor};
+use crate::socket::{DRAINING, Debt, Debts};
 
 /// Where calls are dealt with.
 pub(super) struct Desk {
@@ -322,7 +322,7 @@ impl Desk {
 
 fn described(service: &Service) -> Described {
     let spec = &service.plan.spec;
-    let tensors = |list: &[weir_engine::TensorSpec]| list.iter().map(tensor).collect();
+    let tensors = |list: &[weir_engine::TensorSpec]| list.iter().map(weir_engine::TensorSpec::info).collect();
     Described {
         name: service.name().to_owned(),
         inputs: tensors(spec.request()),

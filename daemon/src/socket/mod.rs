@@ -31,7 +31,7 @@ pub(crate) use debt::{Debt, Debts, Peer};
 pub(crate) use file::SocketFile;
 pub(crate) use intake::Intake;
 pub(crate) use listener::Listener;
-pub(crate) use register::{register, tensor};
+pub(crate) use register::register;
 pub(crate) use session::DRAINING;
 
 /// How often it is looked whether clients have taken their last answers.

@@ -8,13 +8,13 @@ use std::thread::JoinHandle;
 
 use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, Span, StreamSpec};
 use weir_client::wire::DaemonFrame;
-use weir_client::{ArrivalBound as WireBound, Constraint as WireConstraint, DataType as WireType};
-use weir_client::{RefusalCode, Registration, StreamInfo, TensorInfo};
+use weir_client::{ArrivalBound as WireBound, Constraint as WireConstraint};
+use weir_client::{RefusalCode, Registration, StreamInfo};
 
 use super::Connection;
 use super::session::DRAINING;
 use crate::overview::Overview;
-use weir_engine::{DataType, TensorSpec, packed_len};
+use weir_engine::{TensorSpec, packed_len};
 use weir_os::clock;
 use weir_os::locks::lock;
 use weir_os::realtime::{self, Role};
@@ -173,25 +173,10 @@ pub(super) fn registered(stream: u32, lease: &Lease) -> DaemonFrame<'static> {
         density_denominator: density.denominator(),
         accuracy: plan.spec.accuracy as f32,
         variant: plan.spec.name.clone(),
-        inputs: plan.spec.request().iter().map(tensor).collect(),
-        outputs: plan.spec.answer().iter().map(tensor).collect(),
+        inputs: plan.spec.request().iter().map(TensorSpec::info).collect(),
+        outputs: plan.spec.answer().iter().map(TensorSpec::info).collect(),
         wanted: None,
     }))
-}
-
-pub(crate) fn tensor(spec: &TensorSpec) -> TensorInfo {
-    let data_type = match spec.data_type {
-        DataType::F32 => WireType::F32,
-        DataType::F16 => WireType::F16,
-        DataType::F64 => WireType::F64,
-        DataType::I8 => WireType::I8,
-        DataType::U8 => WireType::U8,
-        DataType::I32 => WireType::I32,
-        DataType::I64 => WireType::I64,
-        DataType::Bool => WireType::Bool,
-    };
-    let shape = spec.shape.iter().map(|&dimension| dimension as u32).collect();
-    TensorInfo { name: spec.name.clone(), data_type, shape }
 }
 
 /// What the frame declares; `None` if it declares nothing.

@@ -5,5 +5,6 @@ mod import;
 mod isolation;
 mod joined;
 mod models;
+mod remote;
 mod shared;
 mod text;

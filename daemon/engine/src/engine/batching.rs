@@ -24,6 +24,16 @@ pub(super) trait BothWays {
     /// # Errors
     /// Whatever the engine reports.
     fn run_as(&mut self, mode: RunMode, batch: usize) -> Result<(), EngineError>;
+
+    /// See [`Runner::lost`].
+    fn lost(&mut self) -> Option<String> {
+        None
+    }
+
+    /// See [`Runner::endpoint`].
+    fn endpoint(&self) -> Option<&str> {
+        None
+    }
 }
 
 impl<E: BothWays + Send> Runner for E {
@@ -39,6 +49,14 @@ impl<E: BothWays + Send> Runner for E {
     fn mode(&self, batch: usize) -> RunMode {
         let modes = self.modes();
         modes[batch.clamp(1, modes.len()) - 1]
+    }
+
+    fn lost(&mut self) -> Option<String> {
+        BothWays::lost(self)
+    }
+
+    fn endpoint(&self) -> Option<&str> {
+        BothWays::endpoint(self)
     }
 }
 

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Backend, EngineKind, TRACT_VERSION, gpu, ort};
+use super::{Backend, EngineKind, TRACT_VERSION, gpu, oip, ort};
 
 /// What a model's times were measured with; held against what is here before it is served by them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Equipment {
-    /// The library that computes, with its version.
+    /// The library that computes, with its version; or the servers that do, with what each says of itself and the model.
     version: String,
     /// The name of the GPU; null for engines that use none, and where the kernel does not tell.
     gpu: Option<String>,
@@ -22,6 +22,7 @@ impl Equipment {
         let version = match backend.kind {
             EngineKind::Simulated => "none".to_owned(),
             EngineKind::Tract | EngineKind::TractCuda => format!("tract {TRACT_VERSION}"),
+            EngineKind::Oip => oip::identities(backend).join("; "),
             _ => format!("onnxruntime {}", ort::version().unwrap_or("unknown")),
         };
         let gpu::Gpu { name: gpu, driver } = gpu::find(backend.kind, backend.device);
@@ -32,6 +33,11 @@ impl Equipment {
     pub fn differences(&self, here: &Self) -> Vec<String> {
         let pairs = self.fields().into_iter().zip(here.fields()).filter(|(profile, here)| profile != here);
         pairs.map(|((name, profile), (_, here))| format!("{name}: profile {profile}, here {here}")).collect()
+    }
+
+    /// Whether this server is among those that compute.
+    pub fn has(&self, endpoint: &str) -> bool {
+        self.version.split("; ").any(|one| one == endpoint)
     }
 
     /// All of it in a line, for certificates.

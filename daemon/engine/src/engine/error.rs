@@ -48,8 +48,16 @@ pub enum EngineError {
     #[error("{0}")]
     Told(String),
     /// Nothing more will come of this runner: the model must be loaded anew.
-    #[error("the worker process is lost: {reason}")]
-    Lost { reason: String },
+    #[error("{what} is lost: {reason}")]
+    Lost { what: String, reason: String },
+    #[error("{url}: {reason}")]
+    Remote { url: String, reason: String },
+    #[error(
+        "model {model}: its server is {found} now, and was {planned} when this was planned: run `weir profile`"
+    )]
+    Changed { model: String, planned: String, found: String },
+    #[error("model {model}: the manifest names no file of it, so that engine oip alone can serve it")]
+    NoFile { model: String },
     #[error("engine {engine}: no ONNX Runtime 1.{least} or later was found: {tried}; {remedy}")]
     Library { engine: EngineKind, least: u32, tried: String, remedy: &'static str },
     #[error("engine {engine}: {wanted} is wanted, but {} is loaded: one process has one", loaded.display())]
@@ -63,6 +71,13 @@ pub enum EngineError {
     Device { engine: EngineKind, device: u32, reason: String, remedy: String },
     #[error("model {model}: engine {engine} would run none of its {nodes} nodes, {elsewhere} would")]
     Elsewhere { model: String, engine: EngineKind, nodes: usize, elsewhere: String },
+}
+
+impl EngineError {
+    /// A worker process is lost.
+    pub fn process_lost(reason: impl Into<String>) -> Self {
+        Self::Lost { what: "the worker process".to_owned(), reason: reason.into() }
+    }
 }
 
 /// Which end of a model an error speaks of.

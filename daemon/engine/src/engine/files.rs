@@ -30,6 +30,9 @@ impl Files {
     /// # Errors
     /// [`EngineError::TooLarge`], and as [`read_verified`].
     pub(super) fn read(&mut self, backend: &Backend, spec: &ModelSpec) -> Result<&ModelFile, EngineError> {
+        if spec.path.as_os_str().is_empty() {
+            return Err(EngineError::NoFile { model: spec.name.clone() });
+        }
         let key = (spec.path.clone(), spec.identity());
         if !self.read.contains_key(&key) {
             let mut left = backend.max_model;

@@ -142,8 +142,8 @@ impl Runner for Isolated {
         self.modes[batch.clamp(1, self.modes.len()) - 1]
     }
 
-    fn is_lost(&mut self) -> bool {
-        lock(&self.process).is_lost()
+    fn lost(&mut self) -> Option<String> {
+        lock(&self.process).is_lost().then(|| "its process ended while idle".to_owned())
     }
 
     fn process(&self) -> Option<u32> {

@@ -21,30 +21,37 @@ pub enum EngineKind {
     OrtTensorrt,
     /// ONNX Runtime on an Intel CPU, GPU or NPU.
     OrtOpenvino,
+    /// A server of the Open Inference Protocol, somewhere else.
+    Oip,
     /// Waits out given times.
     Simulated,
 }
 
 impl EngineKind {
     /// Every engine.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Tract,
         Self::TractCuda,
         Self::OrtCpu,
         Self::OrtCuda,
         Self::OrtTensorrt,
         Self::OrtOpenvino,
+        Self::Oip,
         Self::Simulated,
     ];
 
     /// Whether it is ONNX Runtime, which is loaded when it is needed.
     pub fn is_onnxruntime(self) -> bool {
-        !matches!(self, Self::Tract | Self::TractCuda | Self::Simulated)
+        !matches!(self, Self::Tract | Self::TractCuda | Self::Oip | Self::Simulated)
     }
 
     /// Where it runs unless configured otherwise: foreign code in a process of its own, ours in a thread.
     pub fn isolation(self) -> Isolation {
-        if matches!(self, Self::Tract | Self::Simulated) { Isolation::Thread } else { Isolation::Process }
+        if matches!(self, Self::Tract | Self::Oip | Self::Simulated) {
+            Isolation::Thread
+        } else {
+            Isolation::Process
+        }
     }
 
     /// Whether it computes on devices that have numbers.
@@ -66,6 +73,7 @@ impl EngineKind {
             Self::OrtCuda => "ort-cuda",
             Self::OrtTensorrt => "ort-tensorrt",
             Self::OrtOpenvino => "ort-openvino",
+            Self::Oip => "oip",
             Self::Simulated => "simulated",
         }
     }

@@ -16,8 +16,10 @@ mod isolated;
 mod kind;
 mod layout;
 mod memory;
+mod oip;
 mod ort;
 mod placement;
+mod remote;
 mod signature;
 mod simulated;
 mod tensor;
@@ -39,6 +41,7 @@ pub use gpu::settle_cuda;
 pub use isolated::{Place, Task, engine_worker, isolate, longest_silence};
 pub use kind::{EngineKind, Isolation, RunMode};
 pub use ort::forbid_telemetry;
+pub use remote::{Address, Remote};
 pub(crate) use signature::{
     decode_file as decode, dynamic as dynamic_dimension, inputs as graph_inputs, tensor_type, type_name,
 };
@@ -47,6 +50,7 @@ pub(crate) use tensor::fill_tensor;
 pub use tensor::{BatchAxis, DataType, TensorSpec, packed_len};
 
 use batching::given_modes;
+use oip::OipRunner;
 use ort::OrtRunner;
 use simulated::SimulatedRunner;
 use tract::TractRunner;
@@ -75,9 +79,15 @@ pub trait Runner: Send {
     /// How a batch of that size (1..=max_batch; others count as the nearest of these) is run.
     fn mode(&self, batch: usize) -> RunMode;
 
-    /// Whether nothing more will come of it, so that the model must be loaded anew.
-    fn is_lost(&mut self) -> bool {
-        false
+    /// Why nothing more will come of it, so that the model must be loaded anew; asked of one that is idle. It may take as long as a
+    /// remote server has to answer.
+    fn lost(&mut self) -> Option<String> {
+        None
+    }
+
+    /// The remote server that computes, if one does: all that its times depend on, as far as that tells.
+    fn endpoint(&self) -> Option<&str> {
+        None
     }
 
     /// The process whose main thread runs the batches, if it is not the caller's thread that does.
@@ -107,6 +117,8 @@ pub struct Backend {
     pub library: Option<PathBuf>,
     /// Bytes that a model's file may have.
     pub max_model: u64,
+    /// The servers that compute, where it is they who do.
+    pub remote: Option<Remote>,
 }
 
 impl Backend {
@@ -115,7 +127,16 @@ impl Backend {
 
     /// tract, with defaults.
     pub const TRACT: Self =
-        Self { kind: EngineKind::Tract, device: 0, library: None, max_model: Self::MAX_MODEL };
+        Self { kind: EngineKind::Tract, device: 0, library: None, max_model: Self::MAX_MODEL, remote: None };
+
+    /// The same for that worker, whose remote server may be another one.
+    #[must_use]
+    pub fn of_worker(&self, worker: usize) -> Self {
+        match &self.remote {
+            Some(remote) => Self { device: (worker % remote.addresses.len().max(1)) as u32, ..self.clone() },
+            None => self.clone(),
+        }
+    }
 }
 
 /// Loads `spec` with the given engine for batches of 1..=`max_batch`; compiles all it will need to run them.
@@ -155,9 +176,10 @@ fn load_into(
     };
     check_built(backend)?;
     let modes = modes.map(|modes| given_modes(spec, buffers.max_batch(), modes)).transpose()?;
-    Ok(match backend.kind.is_onnxruntime() {
-        true => Box::new(OrtRunner::load((backend, spec), files, buffers, modes)?),
-        false => Box::new(TractRunner::load((backend, spec), files, buffers, modes)?),
+    Ok(match backend.kind {
+        EngineKind::Oip => Box::new(OipRunner::load((backend, spec), buffers, modes)?),
+        kind if kind.is_onnxruntime() => Box::new(OrtRunner::load((backend, spec), files, buffers, modes)?),
+        _ => Box::new(TractRunner::load((backend, spec), files, buffers, modes)?),
     })
 }
 
@@ -173,13 +195,17 @@ fn check_max_batch(spec: &ModelSpec, max_batch: usize) -> Result<(), EngineError
     Err(EngineError::MaxBatch { model: spec.name.clone(), max_batch })
 }
 
-/// Loads what an engine needs beside its models, so that [`Equipment::current`] tells it. The driver of a GPU is left to
-/// the process that computes.
+/// Loads what an engine needs beside its models, or reaches the servers that compute, so that [`Equipment::current`] tells it. The
+/// driver of a GPU is left to the process that computes.
 ///
 /// # Errors
-/// A library that is not there, too old or another than the one in use.
+/// A library that is not there, too old or another than the one in use; a server that is not reached or does not have the model.
 pub fn prepare(backend: &Backend) -> Result<(), EngineError> {
-    if backend.kind.is_onnxruntime() { ort::prepare(backend) } else { Ok(()) }
+    match backend.kind {
+        EngineKind::Oip => oip::prepare(backend),
+        kind if kind.is_onnxruntime() => ort::prepare(backend),
+        _ => Ok(()),
+    }
 }
 
 /// The types and shapes of the outputs of `batch` requests of zeros, as the engine finds them; nothing but their names is
@@ -197,11 +223,14 @@ pub(crate) fn run_on_zeros(
     }
 }
 
-/// Whether the file of a model can be run in batches, and is not fixed to one request at a time.
+/// Whether a model can be run in batches, and is not fixed to one request at a time, by its file or its server.
 ///
 /// # Errors
-/// As [`load`], as far as the file is concerned.
+/// As [`load`], as far as the file or the server's description is concerned.
 pub fn has_batches(backend: &Backend, spec: &ModelSpec) -> Result<bool, EngineError> {
+    if backend.kind == EngineKind::Oip {
+        return oip::has_batches(backend, spec);
+    }
     let mut files = Files::default();
     let file = files.read(backend, spec)?;
     signature::has_symbolic_batch(spec, &signature::decode(spec, backend.kind, &file.bytes)?)
@@ -212,9 +241,9 @@ pub fn has_batches(backend: &Backend, spec: &ModelSpec) -> Result<bool, EngineEr
 pub struct ModelSpec {
     /// Unique within its manifest.
     pub name: String,
-    /// The ONNX file.
+    /// The ONNX file; empty if it is on servers alone.
     pub path: PathBuf,
-    /// SHA-256 of the file, 64 lower-case hexadecimal digits.
+    /// SHA-256 of the file, or of what the manifest says where there is none; 64 lower-case hexadecimal digits.
     pub sha256: String,
     /// What a request brings, in the order of its bytes, at least one; then its stream's state.
     pub inputs: Vec<TensorSpec>,

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use weir_client::TensorInfo;
+use weir_client::wire::DataType as WireType;
 
 /// Within a request and an answer each tensor begins at a multiple of this many bytes.
 pub(super) const PACKING: usize = 8;
@@ -125,6 +127,22 @@ impl TensorSpec {
             shape.insert(place, batch);
         }
         shape
+    }
+
+    /// As clients are told it.
+    pub fn info(&self) -> TensorInfo {
+        let data_type = match self.data_type {
+            DataType::F32 => WireType::F32,
+            DataType::F16 => WireType::F16,
+            DataType::F64 => WireType::F64,
+            DataType::I8 => WireType::I8,
+            DataType::U8 => WireType::U8,
+            DataType::I32 => WireType::I32,
+            DataType::I64 => WireType::I64,
+            DataType::Bool => WireType::Bool,
+        };
+        let shape = self.shape.iter().map(|&dimension| dimension as u32).collect();
+        TensorInfo { name: self.name.clone(), data_type, shape }
     }
 
     /// The number of elements.

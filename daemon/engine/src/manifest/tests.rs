@@ -60,6 +60,22 @@ fn values_outside_their_limits_are_refused_by_name() {
 }
 
 #[test]
+fn a_model_without_a_file_is_only_described_and_no_engine_here_loads_it() {
+    let text = DIGITS.lines().filter(|line| !line.contains("file =") && !line.contains("sha256 ="));
+    let text = text.collect::<Vec<_>>().join("\n");
+    let described = parse(&text).unwrap().model("digits-xs").unwrap().clone();
+    assert!(described.path.as_os_str().is_empty() && described.sha256.len() == 64);
+    let other = parse(&text.replacen("[10]", "[11]", 1)).unwrap().model("digits-xs").unwrap().clone();
+    assert_ne!(described.identity(), other.identity());
+    let engine = crate::Engine::Real { backend: &crate::Backend::TRACT, modes: None };
+    let refused = crate::load(engine, &described, 1).err().unwrap().to_string();
+    assert_eq!(
+        refused,
+        "model digits-xs: the manifest names no file of it, so that engine oip alone can serve it"
+    );
+}
+
+#[test]
 fn all_that_is_wrong_is_told_at_once_each_with_its_line() {
     let wrong = DIGITS
         .replacen("ba7816", "BA7816", 1)

@@ -88,6 +88,7 @@ impl<'a> Check<'a> {
         let safe_mode = SafeModeConfig { hold: hold?, clean: clean?, latch: raw.safe_mode.latch };
         let (daemon, hook, devices, placement) = (daemon?, hook?, devices?, placement?);
         let services = [services?, pipelines?].concat();
+        self.remotes_differ(&services)?;
         self.nobody_else(placement.as_ref(), &devices, &services)?;
         let named = self.all_named(&devices, &services, placement.as_ref());
         self.files(&daemon, &devices, &services).and(named)?;

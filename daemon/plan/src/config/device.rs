@@ -127,7 +127,10 @@ impl Check<'_> {
                     return Err(self.refuse(&field(name), &value, reason));
                 }
             }
-            let workers = self.workers(at, raw.workers.unwrap_or(1));
+            // Each server has a worker, unless it is said how many there are.
+            let servers =
+                raw.remote.as_ref().map_or(1, |remote| remote.url.count().clamp(1, MAX_WORKERS as u64));
+            let workers = self.workers(at, raw.workers.unwrap_or(servers));
             let cores = self.cores(at, raw.cores.as_deref().unwrap_or_default());
             let record = self.record(at, raw.record.clone(), raw.record_limit);
             let gpu = (field("gpu"), raw.gpu.clone());

@@ -15,6 +15,9 @@ pub const SOCKET_DRAFT: &str = ".new";
 /// Bytes that the path of a socket may have: what the kernel takes, less the draft's.
 pub const LONGEST_PATH: u64 = 107 - SOCKET_DRAFT.len() as u64;
 
+/// The same of a socket to connect to: what the kernel takes.
+pub(super) const LONGEST_SOCKET: u64 = 107;
+
 /// How long a hook may be let run.
 const SHORTEST_HOOK: Span = Span::from_millis(1);
 const LONGEST_HOOK: Span = Span::from_millis(60_000);

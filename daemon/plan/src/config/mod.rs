@@ -10,6 +10,7 @@ mod pipeline;
 mod placement;
 mod places;
 mod raw;
+mod remote;
 mod service;
 
 use std::path::{Path, PathBuf};

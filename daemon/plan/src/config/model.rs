@@ -102,7 +102,7 @@ impl Check<'_> {
             let device = self.number(field, gpu, 0, 63)? as u32;
             let daemon = daemon.ok_or(Refused)?;
             let (library, max_model) = (daemon.onnxruntime.clone(), daemon.max_model);
-            Ok(Backend { kind, device, library, max_model })
+            Ok(Backend { kind, device, library, max_model, remote: None })
         };
         all(gpus.into_iter().map(backend))
     }

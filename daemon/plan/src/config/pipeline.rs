@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use rt_core::MAX_WORKERS;
 use rt_core::pipeline::{MAX_FAN_OUT, MAX_STAGES, Parents};
 use toml::Value;
+use weir_engine::EngineKind;
 
 use super::check::{Check, Refused, all, shown};
 use super::service::Beside;
@@ -72,6 +73,10 @@ impl Check<'_> {
             if stage.has_candidates() {
                 let reason = "is not possible in a pipeline, whose stages are not placed: give times";
                 return Err(self.refuse(&format!("{at}.simulated.models"), "(present)", reason));
+            }
+            if stage.engine == EngineKind::Oip {
+                let reason = "is not possible in a pipeline yet: a stage computes on this machine";
+                return Err(self.refuse(&format!("{at}.engine"), "\"oip\"", reason));
             }
             let runs = self.runs(&at, stage, beside)?;
             once.and(named.and(refused))?;

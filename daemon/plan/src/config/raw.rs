@@ -178,6 +178,7 @@ pub(super) struct Service {
     pub(super) turn: Option<u64>,
     pub(super) weight: Option<f64>,
     pub(super) gpu: Option<Gpu>,
+    pub(super) remote: Option<Remote>,
     pub(super) model: Option<String>,
     pub(super) variants: Vec<String>,
     /// The models among which `weir place` chooses.
@@ -221,6 +222,7 @@ impl Default for Service {
             turn: None,
             weight: None,
             gpu: None,
+            remote: None,
             model: None,
             variants: Vec::new(),
             models: None,
@@ -325,6 +327,39 @@ pub(super) enum Gpu {
     Each(Vec<u64>),
 }
 
+/// Servers that compute.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Remote {
+    pub(super) url: Urls,
+    /// What they call the model.
+    pub(super) model: Option<String>,
+    pub(super) version: Option<String>,
+    pub(super) stream: Option<String>,
+    #[serde(default = "one_second")]
+    pub(super) timeout: String,
+    /// Whether they may be on other machines.
+    #[serde(default)]
+    pub(super) plaintext: bool,
+}
+
+/// Where the server of all workers is, or of each in turn.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Urls {
+    One(String),
+    Each(Vec<String>),
+}
+
+impl Urls {
+    pub(super) fn count(&self) -> u64 {
+        match self {
+            Self::One(_) => 1,
+            Self::Each(urls) => urls.len() as u64,
+        }
+    }
+}
+
 /// Who says which variant answers.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -389,6 +424,10 @@ pub(super) enum Arrival {
 
 fn one() -> u64 {
     1
+}
+
+fn one_second() -> String {
+    "1s".into()
 }
 
 fn zero() -> String {

@@ -11,7 +11,7 @@ use super::check::{Check, Refused, all, shown};
 use super::device::Place;
 use super::model::{ModelChoice, Select};
 use super::{DaemonConfig, DeviceConfig, HeldBy, Optimise, ReservedStream, ServiceConfig, Tolerance, raw};
-use weir_engine::{Backend, EngineKind, Isolation};
+use weir_engine::{Backend, EngineKind, Isolation, Remote};
 
 /// The largest batch that is profiled and served, unless told otherwise.
 const MOST_SERVED: u64 = 8;
@@ -54,6 +54,23 @@ pub(super) struct Promise {
     reserved: Vec<ReservedStream>,
 }
 
+impl Runs {
+    /// The servers that compute, if they do.
+    pub(super) fn remote(&self) -> Option<&Remote> {
+        self.backends.first().and_then(|backend| backend.remote.as_ref())
+    }
+
+    pub(super) fn workers(&self) -> usize {
+        self.place.workers
+    }
+}
+
+impl Promise {
+    pub(super) fn stalls(&self) -> Option<Stalls> {
+        self.stalls
+    }
+}
+
 impl Check<'_> {
     pub(super) fn service(
         &self,
@@ -72,6 +89,7 @@ impl Check<'_> {
             return Err(self.refuse(&format!("{at}.background"), "false", reason));
         }
         let (runs, promise) = (runs?, promise?);
+        self.remote_fits(at, &runs, &promise)?;
         Ok(ServiceConfig::of(name, at, runs, promise))
     }
 
@@ -99,6 +117,7 @@ impl Check<'_> {
             }
             None => Ok(()),
         };
+        let remote = self.remote(at, &raw);
         let place = self.place(at, &raw, devices).and_then(|place| {
             let gpu = (&place.gpu.0, place.gpu.1.clone());
             let backends = self.backends(gpu.0, (raw.engine, isolation), gpu.1, daemon)?;
@@ -111,7 +130,11 @@ impl Check<'_> {
         let handover = self.span(&field("handover"), &raw.handover, Span::ZERO);
         let probability = self.probability(&field("probability"), raw.probability);
         built?;
-        let ((place, backends), (model, select)) = (place?, model?);
+        let ((place, mut backends), (model, select), remote) = (place?, model?, remote?);
+        if let Some(remote) = remote {
+            let first = Backend { remote: Some(remote.clone()), ..backends.swap_remove(0) };
+            backends = (0..remote.addresses.len()).map(|server| first.of_worker(server)).collect();
+        }
         Ok(Runs {
             engine: raw.engine,
             isolation,

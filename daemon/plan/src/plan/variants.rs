@@ -26,14 +26,21 @@ pub struct VariantPlan {
     pub profile_sha256: String,
     /// What the engine was when it was measured.
     pub equipment: Equipment,
+    /// What it was when this was planned.
+    pub here: Equipment,
 }
 
 impl VariantPlan {
-    fn new(config: &ServiceConfig, spec: ModelSpec, entry: &Entry) -> Result<Self, PlanError> {
+    fn new(
+        config: &ServiceConfig,
+        spec: ModelSpec,
+        entry: &Entry,
+        here: &Equipment,
+    ) -> Result<Self, PlanError> {
         let times = times_of(config, entry)?;
         let typical = Span::from_nanos(entry.batches[times.max_batch() - 1].p50_ns);
         let (modes, equipment, profile_sha256) = (entry.modes(), entry.equipment.clone(), entry.digest());
-        Ok(Self { spec, modes, times, typical, profile_sha256, equipment })
+        Ok(Self { spec, modes, times, typical, profile_sha256, equipment, here: here.clone() })
     }
 }
 
@@ -76,7 +83,7 @@ impl ServicePlan {
         let here = Equipment::current(self.config.backend(0));
         for (spec, entry) in specs {
             self.mismatches.extend(entry.differences(&here));
-            self.variants.push(VariantPlan::new(&self.config, spec, entry)?);
+            self.variants.push(VariantPlan::new(&self.config, spec, entry, &here)?);
         }
         for (i, pair) in self.variants.windows(2).enumerate() {
             let (before, variant) = (&pair[0], &pair[1]);

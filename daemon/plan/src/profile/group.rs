@@ -53,6 +53,8 @@ pub struct MeasurementGroup {
 pub struct WorkerSlot {
     /// The service whose it is, or the device.
     pub service: String,
+    /// Which of its workers.
+    pub worker: usize,
     /// Where it runs; anywhere if absent.
     pub core: Option<usize>,
     /// The indices of the subjects that it loads, and their largest batches; they take turns.
@@ -89,6 +91,7 @@ impl Work {
             for &(subject, batch) in &jobs {
                 let slot = WorkerSlot {
                     service: name.clone(),
+                    worker: 0,
                     core: service.cores.first().copied(),
                     jobs: vec![(subject, batch)],
                 };
@@ -111,6 +114,7 @@ impl Work {
             } else {
                 beside.slots.extend((0..service.workers).map(|id| WorkerSlot {
                     service: name.clone(),
+                    worker: id,
                     core: (!service.cores.is_empty()).then(|| service.cores[id % service.cores.len()]),
                     jobs: jobs.clone(),
                 }));
@@ -119,6 +123,7 @@ impl Work {
         for (device, jobs) in config.devices.iter().zip(shared).filter(|(_, jobs)| !jobs.is_empty()) {
             beside.slots.extend((0..device.workers).map(|id| WorkerSlot {
                 service: device.name.clone(),
+                worker: id,
                 core: (!device.cores.is_empty()).then(|| device.cores[id % device.cores.len()]),
                 jobs: jobs.clone(),
             }));

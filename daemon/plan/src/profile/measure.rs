@@ -25,18 +25,18 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// Loads `subject` for batches of up to `max_batch`, to be run by `modes` or, without, as is faster; a process of
+    /// Loads `subject` as that worker of its service does, for batches of up to `max_batch`, to be run by `modes` or, without, as is faster; a process of
     /// its own runs at `place`, and ends with the calling thread, which is the one that is watched.
     ///
     /// # Errors
     /// What the engine finds wrong with it.
     pub(super) fn load(
-        subject: &Subject,
+        (subject, worker): (&Subject, usize),
         max_batch: usize,
         modes: Option<&[RunMode]>,
         place: &Place,
     ) -> Result<Self, EngineError> {
-        let (spec, backend, times) = (&subject.spec, &subject.backend, &subject.times);
+        let (spec, backend, times) = (&subject.spec, &subject.backend.of_worker(worker), &subject.times);
         let engine = match subject.engine {
             EngineKind::Simulated => Engine::Simulated { times },
             _ => Engine::Real { backend, modes },
@@ -45,7 +45,7 @@ impl Bench {
             Isolation::Thread => load(engine, spec, max_batch)?,
             Isolation::Process => {
                 let task = Task { engine, spec, max_batch, silence: vec![PATIENCE; max_batch] };
-                let lost = || EngineError::Lost { reason: "it has loaded nothing".to_owned() };
+                let lost = || EngineError::process_lost("it has loaded nothing");
                 isolate(&[task], place)?.pop().ok_or_else(lost)?
             }
         };
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_run_takes_as_long_as_its_engine() {
         let subject = subject("m", &[1_000_000, 3_000_000]);
-        let mut bench = Bench::load(&subject, 2, None, &Place::default()).unwrap();
+        let mut bench = Bench::load((&subject, 0), 2, None, &Place::default()).unwrap();
         assert_eq!(bench.modes(2), [RunMode::Simulated; 2]);
         for batch in [1, 2, 1] {
             assert!(bench.time(batch).unwrap().0 >= subject.times[batch - 1].bound);
@@ -108,8 +108,11 @@ mod tests {
     #[test]
     fn an_error_of_the_engine_is_told() {
         let subject = subject("m", &[0]);
-        let error = Bench::load(&subject, 1, None, &Place::default()).unwrap().time(2).unwrap_err();
+        let error = Bench::load((&subject, 0), 1, None, &Place::default()).unwrap().time(2).unwrap_err();
         assert!(matches!(error, EngineError::Batch { batch: 2, max_batch: 1, .. }), "{error}");
-        assert!(matches!(Bench::load(&subject, 2, None, &Place::default()), Err(EngineError::Given { .. })));
+        assert!(matches!(
+            Bench::load((&subject, 0), 2, None, &Place::default()),
+            Err(EngineError::Given { .. })
+        ));
     }
 }

@@ -176,7 +176,7 @@ impl Worker {
         let place = Place { name: slot.service.clone(), core: slot.core, realtime, ..Place::default() };
         let load = |&(subject, batch): &(usize, usize)| {
             let modes = &modes[subject][..batch];
-            Ok((Bench::load(&subjects[subject], batch, Some(modes), &place)?, batch))
+            Ok((Bench::load((&subjects[subject], slot.worker), batch, Some(modes), &place)?, batch))
         };
         let jobs: Result<_, EngineError> = slot.jobs.iter().map(load).collect();
         Ok(Self { jobs: jobs?, rounds: 0, rested: rest.then_some(0) })
@@ -254,7 +254,7 @@ mod tests {
     use crate::profile::group::tests::subject;
 
     fn slot(jobs: &[(usize, usize)]) -> WorkerSlot {
-        WorkerSlot { service: "s".to_owned(), core: None, jobs: jobs.to_vec() }
+        WorkerSlot { service: "s".to_owned(), worker: 0, core: None, jobs: jobs.to_vec() }
     }
 
     fn lead<R>(

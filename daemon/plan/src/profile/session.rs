@@ -69,7 +69,7 @@ impl<'a> Session<'a> {
     pub fn new(work: &'a Work, modes: Option<Vec<Vec<RunMode>>>) -> Result<Self> {
         let find = || -> Result<Vec<Vec<RunMode>>> {
             let modes = work.subjects.iter().map(|subject| {
-                let bench = Bench::load(subject, subject.max_batch, None, &Place::default())?;
+                let bench = Bench::load((subject, 0), subject.max_batch, None, &Place::default())?;
                 Ok(bench.modes(subject.max_batch))
             });
             modes.collect()

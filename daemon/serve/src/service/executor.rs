@@ -51,7 +51,11 @@ impl Executor {
             }
             Isolation::Process => isolate(&tasks, place),
         };
-        Ok(Self { runners: runners?, parts: Vec::with_capacity(MAX_BATCH), scratch: Scratch::default() })
+        let runners: Vec<_> = runners?;
+        for (runner, variant) in runners.iter().zip(variants) {
+            check_endpoint(&**runner, variant)?;
+        }
+        Ok(Self { runners, parts: Vec::with_capacity(MAX_BATCH), scratch: Scratch::default() })
     }
 
     /// Runs each batch size of each variant a few times on zeros, so that the first request finds pages and
@@ -143,9 +147,9 @@ impl Executor {
         leave
     }
 
-    /// Whether a process of its own has gone.
-    pub(super) fn is_lost(&mut self) -> bool {
-        self.runners.iter_mut().any(|runner| runner.is_lost())
+    /// Why it is lost, if what computes elsewhere has gone.
+    pub(super) fn lost(&mut self) -> Option<String> {
+        self.runners.iter_mut().find_map(|runner| runner.lost())
     }
 
     /// Lets go of everything loaded.
@@ -183,6 +187,17 @@ pub(super) fn run_caught(
         }
     };
     (ended, took)
+}
+
+/// A server that has changed since it was planned for is another one, of which nothing was measured.
+fn check_endpoint(runner: &dyn Runner, variant: &VariantPlan) -> Result<(), EngineError> {
+    match runner.endpoint() {
+        Some(found) if !variant.here.has(found) => {
+            let (model, planned) = (variant.spec.name.clone(), variant.here.line());
+            Err(EngineError::Changed { model, planned, found: found.to_owned() })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn task<'a>(

@@ -21,7 +21,7 @@ use super::slots::Slots;
 use super::staged::Staged;
 use super::worker;
 use crate::out::Audience;
-use weir_engine::{EngineError, Files, Isolation, Place};
+use weir_engine::{EngineError, EngineKind, Files, Isolation, Place};
 use weir_os::pi_mutex::PiMutex;
 use weir_plan::plan::ServicePlan;
 
@@ -99,9 +99,10 @@ impl Service {
             device: Arc::clone(device),
             index,
             executors: executors?,
-            // A process of its own is a wake-up away, and must not make a client's thread wait if it hangs; nor must the
-            // batch of another service.
+            // A process of its own is a wake-up away, and must not make a client's thread wait if it hangs, nor must a server;
+            // nor must the batch of another service.
             inline: plan.config.isolation == Isolation::Thread
+                && plan.config.engine != EngineKind::Oip
                 && plan.shared.is_none()
                 && plan.pipeline.is_none()
                 && plan.running_variants().iter().all(|variant| variant.typical <= INLINE_LIMIT),

@@ -12,12 +12,12 @@ use super::executor::Executor;
 use super::lock;
 use super::{Effects, Service};
 use tracing::error;
-use weir_engine::{Files, Isolation};
+use weir_engine::{EngineKind, Files, Isolation};
 use weir_os::clock;
 use weir_os::realtime;
 use weir_plan::models::Descent;
 
-/// How often an idle worker looks whether its process is still there: one that died idle need not cost a batch.
+/// How often an idle worker looks whether its process or server is still there: one that died idle need not cost a batch.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A request of a batch.
@@ -137,9 +137,12 @@ pub(crate) fn run(services: &[Arc<Service>], id: WorkerId, warm: Sender<()>) {
         }
     }
     drop(warm);
-    let isolated =
-        |service: &Arc<Service>| service.plan.on_worker(id).0.config.isolation == Isolation::Process;
-    let look = if services.iter().any(isolated) { LOOK } else { Duration::MAX };
+    // A process of its own may end, and a server hang up.
+    let elsewhere = |service: &Arc<Service>| {
+        let config = &service.plan.on_worker(id).0.config;
+        config.isolation == Isolation::Process || config.engine == EngineKind::Oip
+    };
+    let look = if services.iter().any(elsewhere) { LOOK } else { Duration::MAX };
     loop {
         match device.mailboxes[id].wait(look.min(away.until_next(clock::now()))) {
             Errand::Stop => return,
@@ -150,9 +153,12 @@ pub(crate) fn run(services: &[Arc<Service>], id: WorkerId, warm: Sender<()>) {
                 }
             }
             Errand::Look => {
-                for service in services.iter().filter(|service| lock(&service.executors[id]).is_lost()) {
-                    error!("service {}: worker {id}: its process ended while idle", service.name());
-                    service.lose_worker(&mut effects, id);
+                for service in services.iter() {
+                    let lost = lock(&service.executors[id]).lost();
+                    if let Some(reason) = lost {
+                        error!("service {}: worker {id}: {reason}", service.name());
+                        service.lose_worker(&mut effects, id);
+                    }
                 }
                 if away.is_due(clock::now()) && any.take_idle(&mut effects, id) {
                     away.bring_back(&mut effects);

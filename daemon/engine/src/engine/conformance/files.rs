@@ -81,7 +81,7 @@ fn garbage_is_refused() {
     each_engine(|subject| {
         for garbage in [&b""[..], b"not an ONNX file", &[0xff; 64], &whole[..whole.len() / 2], &unknown] {
             let message = subject.refuses(&toy_file(&dir, garbage));
-            let engine = subject.engine.trim_end_matches(" apart");
+            let engine = subject.engine.split(' ').next().unwrap();
             let wanted = format!("not an ONNX model that {engine} can read");
             assert!(message.contains(&wanted), "{message}");
         }

@@ -7,6 +7,7 @@ mod files;
 mod foreign;
 mod onnx;
 mod overhead;
+mod remote;
 mod resources;
 mod topologies;
 
@@ -22,11 +23,12 @@ pub(super) use onnx::Onnx;
 type Load = fn(&ModelSpec, usize, Option<&[RunMode]>) -> Result<Box<dyn Runner>, EngineError>;
 
 /// Every engine that computes, by name. Those after `EVERYWHERE` need what not every machine has.
-const ENGINES: [(&str, Load); 8] = [
+const ENGINES: [(&str, Load); 9] = [
     ("tract", |spec, max, modes| real(EngineKind::Tract, spec, max, modes)),
     ("tract apart", |spec, max, modes| apart(EngineKind::Tract, spec, max, modes)),
     ("ort-cpu", |spec, max, modes| real(EngineKind::OrtCpu, spec, max, modes)),
     ("ort-cpu apart", |spec, max, modes| apart(EngineKind::OrtCpu, spec, max, modes)),
+    ("tract by oip", remote::remotely),
     ("ort-openvino", |spec, max, modes| real(EngineKind::OrtOpenvino, spec, max, modes)),
     ("ort-cuda", |spec, max, modes| real(EngineKind::OrtCuda, spec, max, modes)),
     ("tract-cuda", |spec, max, modes| real(EngineKind::TractCuda, spec, max, modes)),
@@ -34,7 +36,7 @@ const ENGINES: [(&str, Load); 8] = [
 ];
 
 /// So many of them.
-const EVERYWHERE: usize = 4;
+const EVERYWHERE: usize = 5;
 
 /// An engine, and the mode it is to run in.
 struct Subject {
@@ -56,7 +58,7 @@ impl Subject {
 }
 
 /// Runs a case with every engine under test, once with measured modes and once with each mode imposed: with tract
-/// and ort-cpu, in this process and in one of their own, or with those that `WEIR_TEST_ENGINES` names, separated by commas.
+/// and ort-cpu, in this process and in one of their own, and with a server beside it that runs tract, or with those that `WEIR_TEST_ENGINES` names, separated by commas.
 #[allow(clippy::print_stderr, reason = "shown beside a failure")]
 fn each_engine(case: impl Fn(&Subject)) {
     for (engine, load) in under_test() {

@@ -35,7 +35,8 @@ fn engines_agree_on_well_known_networks() {
         assert!(largest.is_finite() && largest > 0.0, "{name}: {largest}");
         let differs = expected.iter().any(|value| *value != expected[0]);
         assert!(differs || !with_weights, "{name}: a network of one answer compares nothing");
-        for (engine, load) in under_test() {
+        // A server computes what its own engine does.
+        for (engine, load) in under_test().into_iter().filter(|(engine, _)| !engine.ends_with("oip")) {
             let runner = load(&spec, 1, None).unwrap_or_else(|error| panic!("{name}, {engine}: {error}"));
             let found = run(runner, &input);
             let apart = expected.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / largest;

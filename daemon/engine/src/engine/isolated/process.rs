@@ -86,7 +86,7 @@ impl Process {
     /// [`EngineError::Lost`].
     pub(super) fn run(&mut self, model: u32, batch: u32, silence: Span) -> Result<Reply, EngineError> {
         if self.lost {
-            return Err(EngineError::Lost { reason: "it was lost before".to_owned() });
+            return Err(EngineError::process_lost("it was lost before"));
         }
         // Not below the numbers that loading has taken: there are far fewer models.
         let sequence = self.sequence.wrapping_add(1).max(1 << 16);
@@ -152,7 +152,7 @@ impl Process {
     fn lose(&mut self, reason: String) -> EngineError {
         self.lost = true;
         self.kill();
-        EngineError::Lost { reason }
+        EngineError::process_lost(reason)
     }
 
     fn kill(&mut self) {

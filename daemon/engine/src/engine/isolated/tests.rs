@@ -131,7 +131,7 @@ fn third_batch(fault: &str, silence: Span) -> (EngineError, Box<dyn Runner>) {
     for input in [[1.0, 2.0], [3.0, 4.0]] {
         assert_eq!(run_f32(&mut *runner, 1, &input).expect(fault), input);
     }
-    assert!(!runner.is_lost());
+    assert!(runner.lost().is_none());
     (run_f32(&mut *runner, 1, &[5.0, 6.0]).expect_err(fault), runner)
 }
 
@@ -178,8 +178,8 @@ fn a_process_that_ends_or_breaks_the_protocol_in_a_batch_is_lost_for_good() {
         ("reply: mistakes the question", "it broke the protocol"),
     ] {
         let (error, mut runner) = third_batch(fault, PATIENCE);
-        let lost = matches!(&error, EngineError::Lost { reason } if reason.starts_with(told));
-        assert!(lost && runner.is_lost(), "{fault}: {error}");
+        let lost = matches!(&error, EngineError::Lost { reason, .. } if reason.starts_with(told));
+        assert!(lost && runner.lost().is_some(), "{fault}: {error}");
         let again = runner.run(1).expect_err(fault);
         assert!(matches!(again, EngineError::Lost { .. }), "{fault}: {again}");
     }
@@ -189,7 +189,7 @@ fn a_process_that_ends_or_breaks_the_protocol_in_a_batch_is_lost_for_good() {
 fn an_error_of_the_engine_is_told_and_leaves_the_process_usable() {
     let (error, mut runner) = third_batch("run: fails", PATIENCE);
     assert_eq!(error.to_string(), "out of luck");
-    assert!(!runner.is_lost());
+    assert!(runner.lost().is_none());
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn an_answer_that_nobody_asked_for_is_not_taken_for_that_of_the_next_batch() {
     }
     let error = runner.run(1).expect_err("the second answer to the third");
     assert_eq!(error.to_string(), "the worker process is lost: it broke the protocol");
-    assert!(runner.is_lost());
+    assert!(runner.lost().is_some());
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_stopped_process_is_given_up_once_it_has_been_silent_too_long() {
     assert!(loading.to_string().contains("it has been silent for 200"), "{loading}");
     let (running, mut runner) = third_batch("run: stops", Span::from_millis(1_000));
     assert!(running.to_string().contains("it has been silent for 1"), "{running}");
-    assert!(runner.is_lost());
+    assert!(runner.lost().is_some());
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn the_models_of_one_process_keep_to_their_own_tensors_and_are_lost_together() {
     let kept = bytes_of(&mut *runners[1], Side::Output, 0, 0);
     assert_eq!(kept, bytemuck::cast_slice::<f32, u8>(&[6.0; 3]));
     runners[0].run(1).expect_err("its third");
-    assert!(runners[1].is_lost());
+    assert!(runners[1].lost().is_some());
     assert!(matches!(runners[1].run(1), Err(EngineError::Lost { .. })));
 }
 

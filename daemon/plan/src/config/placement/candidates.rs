@@ -40,6 +40,10 @@ impl Check<'_> {
             let reason = "is placed on classes of devices: list them as [[placement.class]]";
             return Err(self.refuse(&format!("{at}.models"), "(present)", reason));
         };
+        if raw.engine == EngineKind::Oip {
+            let reason = "is not possible for a service that is placed on devices: name one model";
+            return Err(self.refuse(&format!("{at}.engine"), "\"oip\"", reason));
+        }
         let (candidates, class) = self.candidates(at, &raw, placement)?;
         if candidates.open {
             if !self.open {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use rt_core::{MAX_WORKERS, Span};
+use weir_engine::EngineKind;
 
 use super::{ClassConfig, PlacementConfig};
 use crate::config::check::{Check, Refused, all, shown};
@@ -51,6 +52,10 @@ impl Check<'_> {
     ) -> Result<ClassConfig, Refused> {
         let field = |name: &str| format!("{at}.{name}");
         let name = self.name(&field("name"), raw.name, names);
+        if raw.engine == EngineKind::Oip {
+            let reason = "is not possible for a class of devices: a service says itself which servers it has";
+            return Err(self.refuse(&field("engine"), "\"oip\"", reason));
+        }
         let built = match raw.engine.how_to_build() {
             Some(remedy) => {
                 let reason = format!("this weir was built without it: {remedy}");

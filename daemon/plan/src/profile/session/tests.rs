@@ -10,7 +10,9 @@ fn work() -> Work {
     let subjects = vec![subject("quick", &[10_000]), subject("slow", &[20_000, 30_000])];
     let group = |subject, batch| {
         let (service, core) = ("s".to_owned(), None);
-        MeasurementGroup { slots: vec![WorkerSlot { service, core, jobs: vec![(subject, batch)] }] }
+        MeasurementGroup {
+            slots: vec![WorkerSlot { service, worker: 0, core, jobs: vec![(subject, batch)] }],
+        }
     };
     Work { subjects, groups: vec![group(0, 1), group(1, 2)], realtime: false }
 }
@@ -175,7 +177,7 @@ fn a_limit_ends_it_before_all_rounds_are_done() {
     let subjects = vec![subject("slow", &[20_000_000]), subject("slower", &[40_000_000])];
     let group = |subject| {
         let (service, core) = ("s".to_owned(), None);
-        MeasurementGroup { slots: vec![WorkerSlot { service, core, jobs: vec![(subject, 1)] }] }
+        MeasurementGroup { slots: vec![WorkerSlot { service, worker: 0, core, jobs: vec![(subject, 1)] }] }
     };
     let work = Work { subjects, groups: vec![group(0), group(1)], realtime: false };
     let until = Until { limit: Duration::from_secs(2), ..until(1_000) };

@@ -1,0 +1,321 @@
+//! The oip engine computes nothing here: it sends each batch to a server of the Open Inference Protocol and waits for what that
+//! computes, on the worker's own thread and over one connection of its own.
+//!
+//! A remote that cannot be reached, is late, or says what it was not asked is lost, as a worker process is that has crashed. One
+//! that refuses a batch in proper words has failed it, and goes on.
+
+mod connection;
+mod signature;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rt_core::{Instant, Span};
+use weir_client::TensorInfo;
+use weir_oip::Refused;
+use weir_oip::remote::{self, Metadata, printable};
+
+use super::batching::{BothWays, choose_modes, loop_modes};
+use super::layout::Layout;
+use super::{Address, Backend, Buffers, EngineError, ModelSpec, Remote, RunMode, Side, sha256_hex};
+use connection::{Ask, Connection, Reply};
+use signature::Signature;
+use weir_os::clock;
+
+/// Bytes that what a server says of itself or of a model may have.
+const MAX_SAID: usize = 1 << 20;
+/// Bytes of the JSON of an answer, beside the elements of its tensors.
+const MAX_JSON: usize = 64 << 10;
+/// Bytes that an element may take in JSON.
+const MAX_NUMBER: usize = 32;
+/// One of which nothing was wanted for so long is asked whether it is ready: no server closes a connection that is used so often.
+const QUIET: Span = Span::from_millis(2_000);
+
+/// What each remote was when it was last met in this process: of an address and a model its identity.
+static MET: Mutex<BTreeMap<(String, String), String>> = Mutex::new(BTreeMap::new());
+
+/// A model on a remote server.
+pub(super) struct OipRunner {
+    buffers: Buffers,
+    endpoint: Endpoint,
+    /// For each number of requests that are sent at once, from 1 on: the tensors of a call and of its answer.
+    calls: Vec<[Vec<TensorInfo>; 2]>,
+    /// How requests lie in the inputs and outputs.
+    layouts: [Vec<Layout>; 2],
+    /// What is sent: the inputs of a batch, and behind them the constants, which stay.
+    sent: Vec<Vec<u8>>,
+    received: Vec<u8>,
+    scratch: Vec<u8>,
+    modes: Vec<RunMode>,
+    /// The version of the model that answers, once it is known.
+    version: Option<String>,
+    last_used: Instant,
+}
+
+/// A remote that was reached, and what it says.
+struct Endpoint {
+    url: String,
+    /// Of the model.
+    path: String,
+    stream: Option<String>,
+    connection: Connection,
+    metadata: Metadata,
+    /// Whether tensors travel as they lie in memory.
+    binary: bool,
+    /// All that times depend on, as far as a remote tells.
+    identity: String,
+}
+
+/// Meets every remote of `backend`, so that [`identities`] tells what they are.
+///
+/// # Errors
+/// One that is not reached, is not ready or does not have the model.
+pub(super) fn prepare(backend: &Backend) -> Result<(), EngineError> {
+    let remote = of(backend)?;
+    remote.addresses.iter().try_for_each(|address| Endpoint::open(remote, address).map(drop))
+}
+
+/// What the remotes of `backend` were when they were last met, each with where it is.
+pub(super) fn identities(backend: &Backend) -> Vec<String> {
+    let Some(remote) = &backend.remote else { return Vec::new() };
+    let met = met();
+    let one = |address: &Address| {
+        let unmet = || format!("{address} {} (not reached)", named(remote));
+        met.get(&key(remote, address)).cloned().unwrap_or_else(unmet)
+    };
+    remote.addresses.iter().map(one).collect()
+}
+
+/// Whether the remote takes several requests as one batch.
+///
+/// # Errors
+/// As [`OipRunner::load`], but that nothing is run.
+pub(super) fn has_batches(backend: &Backend, spec: &ModelSpec) -> Result<bool, EngineError> {
+    let (_, signature) = reach(backend, spec)?;
+    Ok(signature.is_batched())
+}
+
+impl OipRunner {
+    /// Reaches the remote, holds what it says against the manifest, and has it run a request of zeros; see [`super::load`] for the
+    /// errors and [`super::Engine`] for `modes`.
+    pub(super) fn load(
+        (backend, spec): (&Backend, &ModelSpec),
+        buffers: Buffers,
+        modes: Option<&[RunMode]>,
+    ) -> Result<Self, EngineError> {
+        let (endpoint, signature) = reach(backend, spec)?;
+        let (max_batch, batched) = (buffers.max_batch(), signature.is_batched());
+        let largest = if batched { max_batch } else { 1 };
+        let call = |batch| [Side::Input, Side::Output].map(|side| signature.tensors(side, batch));
+        let layouts = [&spec.inputs, &spec.outputs].map(|side| side.iter().map(Layout::of).collect());
+        let constants = spec.constants.iter().map(|constant| constant.bytes.clone());
+        let mut runner = Self {
+            buffers,
+            endpoint,
+            calls: (1..=largest).map(call).collect(),
+            layouts,
+            sent: spec.inputs.iter().map(|_| Vec::new()).chain(constants).collect(),
+            received: Vec::new(),
+            scratch: Vec::new(),
+            modes: loop_modes(max_batch),
+            version: None,
+            last_used: clock::now(),
+        };
+        runner.run_as(RunMode::Batched, 1)?;
+        runner.modes = choose_modes(&mut runner, spec, batched, modes)?;
+        Ok(runner)
+    }
+
+    /// Has the remote run these requests of the buffers as one batch.
+    fn call(&mut self, requests: Range<usize>) -> Result<(), EngineError> {
+        let batch = requests.len();
+        let [inputs, outputs] = &self.calls[batch - 1];
+        for (number, layout) in self.layouts[0].iter().enumerate() {
+            let sent = &mut self.sent[number];
+            sent.resize(batch * self.buffers.each(Side::Input, number), 0);
+            if layout.is_plain(batch) {
+                self.buffers.read(Side::Input, number, requests.start, sent);
+            } else {
+                self.scratch.resize(sent.len(), 0);
+                self.buffers.read(Side::Input, number, requests.start, &mut self.scratch);
+                layout.spread(batch, &self.scratch, sent);
+            }
+        }
+        let tensors = inputs.iter().zip(self.sent.iter().map(Vec::as_slice));
+        let call = remote::call(tensors, outputs, self.endpoint.binary);
+        let (body, header) = call.map_err(|refused| self.failed(batch, refused.to_string()))?;
+        let each = |output: &TensorInfo| match self.endpoint.binary {
+            true => output.bytes().unwrap_or(0),
+            false => MAX_NUMBER * output.elements(),
+        };
+        let limit = MAX_JSON + outputs.iter().map(each).sum::<usize>();
+        let Endpoint { path, stream, connection, .. } = &mut self.endpoint;
+        let path = format!("{path}/infer");
+        let ask = Ask { path: &path, body: Some(body), header, stream: stream.as_deref(), limit };
+        let reply = connection.ask(ask);
+        self.last_used = clock::now();
+        let reply = reply.map_err(|reason| self.endpoint.lost(reason))?;
+        if reply.status != 200 {
+            return Err(self.failed(batch, refused(&reply)));
+        }
+        self.receive(requests, &reply).map_err(|reason| {
+            self.endpoint.connection.close();
+            self.endpoint.lost(reason)
+        })
+    }
+
+    /// Takes the outputs of these requests out of an answer.
+    fn receive(&mut self, requests: Range<usize>, reply: &Reply) -> Result<(), String> {
+        let batch = requests.len();
+        let answer = remote::answer(&reply.body, reply.header).map_err(|refused| told(&refused))?;
+        let version = self.version.get_or_insert_with(|| answer.version.clone());
+        if *version != answer.version {
+            let (now, before) = (printable(&answer.version), printable(version));
+            return Err(format!("version {now} of the model answers, version {before} did before"));
+        }
+        for (number, (output, layout)) in self.calls[batch - 1][1].iter().zip(&self.layouts[1]).enumerate() {
+            answer.take(output, &mut self.received).map_err(|refused| told(&refused))?;
+            if layout.is_plain(batch) {
+                self.buffers.write(Side::Output, number, requests.start, &self.received);
+            } else {
+                self.scratch.resize(self.received.len(), 0);
+                layout.gather(batch, &self.received, &mut self.scratch);
+                self.buffers.write(Side::Output, number, requests.start, &self.scratch);
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, batch: usize, reason: String) -> EngineError {
+        EngineError::Run { model: self.buffers.model().to_owned(), batch, reason }
+    }
+}
+
+impl BothWays for OipRunner {
+    fn buffers(&mut self) -> &mut Buffers {
+        &mut self.buffers
+    }
+
+    fn modes(&self) -> &[RunMode] {
+        &self.modes
+    }
+
+    fn run_as(&mut self, mode: RunMode, batch: usize) -> Result<(), EngineError> {
+        let step = match mode {
+            RunMode::Batched => batch,
+            RunMode::Loop | RunMode::Simulated => 1,
+        };
+        (0..batch).step_by(step).try_for_each(|first| self.call(first..first + step))
+    }
+
+    fn lost(&mut self) -> Option<String> {
+        let Endpoint { url, path, connection, .. } = &mut self.endpoint;
+        if connection.is_closed() {
+            return Some(format!("{url} hung up while idle"));
+        }
+        if clock::now().since(self.last_used) < QUIET {
+            return None;
+        }
+        self.last_used = clock::now();
+        let ready = said(connection, &format!("{path}/ready")).err()?;
+        connection.close();
+        Some(format!("{url} was lost while idle: {ready}"))
+    }
+
+    fn endpoint(&self) -> Option<&str> {
+        Some(&self.endpoint.identity)
+    }
+}
+
+impl Endpoint {
+    /// Connects, and asks what is there.
+    fn open(remote: &Remote, address: &Address) -> Result<Self, EngineError> {
+        let url = address.to_string();
+        Self::ask_all(remote, address).map_err(|reason| EngineError::Remote { url, reason })
+    }
+
+    fn ask_all(remote: &Remote, address: &Address) -> Result<Self, String> {
+        let mut connection = Connection::open(address, remote.timeout)?;
+        let path = match &remote.version {
+            Some(version) => format!("/v2/models/{}/versions/{version}", remote.model),
+            None => format!("/v2/models/{}", remote.model),
+        };
+        let server = remote::server(&said(&mut connection, "/v2")?).map_err(|refused| told(&refused))?;
+        said(&mut connection, &format!("{path}/ready"))?;
+        let metadata = remote::metadata(&said(&mut connection, &path)?).map_err(|refused| told(&refused))?;
+        let hash = sha256_hex(format!("{metadata:?}").as_bytes());
+        let identity = format!(
+            "{address} {} by {} {} {}",
+            named(remote),
+            // What stands between several, none has in its name.
+            printable(&server.name).replace(';', ","),
+            printable(&server.version).replace(';', ","),
+            &hash[..16]
+        );
+        met().insert(key(remote, address), identity.clone());
+        Ok(Self {
+            url: address.to_string(),
+            path,
+            stream: remote.stream.clone(),
+            connection,
+            metadata,
+            binary: server.extensions.iter().any(|extension| extension == remote::BINARY),
+            identity,
+        })
+    }
+
+    fn lost(&self, reason: String) -> EngineError {
+        EngineError::Lost { what: format!("the connection to {}", self.url), reason }
+    }
+}
+
+/// The remote of a worker, with how its tensors travel.
+fn reach(backend: &Backend, spec: &ModelSpec) -> Result<(Endpoint, Signature), EngineError> {
+    let remote = of(backend)?;
+    let address = &remote.addresses[backend.device as usize % remote.addresses.len()];
+    let endpoint = Endpoint::open(remote, address)?;
+    let signature = Signature::new(spec, &endpoint.metadata).map_err(|differs| {
+        let (url, reason) = (endpoint.url.clone(), format!("model {}: {differs}", spec.name));
+        EngineError::Remote { url, reason }
+    })?;
+    Ok((endpoint, signature))
+}
+
+fn of(backend: &Backend) -> Result<&Remote, EngineError> {
+    let remote = backend.remote.as_ref().filter(|remote| !remote.addresses.is_empty());
+    remote.ok_or_else(|| EngineError::Remote {
+        url: "engine oip".to_owned(),
+        reason: "it is for services that say their `remote` servers".to_owned(),
+    })
+}
+
+/// What a server answers to a plain question, if it answers well.
+fn said(connection: &mut Connection, path: &str) -> Result<hyper::body::Bytes, String> {
+    let reply = connection.ask(Ask { path, limit: MAX_SAID, ..Ask::default() })?;
+    if reply.status == 200 { Ok(reply.body) } else { Err(format!("{path}: {}", refused(&reply))) }
+}
+
+fn refused(reply: &Reply) -> String {
+    format!("it answered {}: {}", reply.status, remote::refusal(&reply.body))
+}
+
+/// What is wrong with an answer, without what would steer a terminal.
+fn told(refused: &Refused) -> String {
+    printable(&refused.to_string())
+}
+
+fn named(remote: &Remote) -> String {
+    remote
+        .version
+        .as_ref()
+        .map_or_else(|| remote.model.clone(), |version| format!("{}@{version}", remote.model))
+}
+
+fn key(remote: &Remote, address: &Address) -> (String, String) {
+    (address.to_string(), named(remote))
+}
+
+fn met() -> MutexGuard<'static, BTreeMap<(String, String), String>> {
+    MET.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,143 @@
+//! Servers elsewhere that compute for a service, checked.
+
+use std::path::Path;
+
+use rt_core::{MAX_WORKERS, Span};
+
+use super::check::{Check, Refused, all};
+use super::interfaces::LONGEST_SOCKET;
+use super::service::{Promise, Runs};
+use super::{ServiceConfig, raw};
+use weir_engine::{Address, EngineKind, Isolation, Remote};
+use weir_os::clock;
+
+/// How long a server may be given to answer.
+const SHORTEST_TIMEOUT: Span = Span::from_millis(1);
+const LONGEST_TIMEOUT: Span = Span::from_millis(60_000);
+
+impl Check<'_> {
+    /// The servers of a service, if they are what computes.
+    pub(super) fn remote(&self, at: &str, raw: &raw::Service) -> Result<Option<Remote>, Refused> {
+        let refuse =
+            |name: &str, value: &str, reason: &str| Err(self.refuse(&format!("{at}.{name}"), value, reason));
+        let said = match (&raw.remote, raw.engine) {
+            (None, EngineKind::Oip) => {
+                let reason =
+                    "engine \"oip\" needs the servers that compute: { url = \"http://127.0.0.1:8000\" }";
+                return refuse("remote", "(absent)", reason);
+            }
+            (None, _) => return Ok(None),
+            (Some(said), EngineKind::Oip) => said,
+            (Some(_), _) => return refuse("remote", "(table)", "only for engine = \"oip\"; remove it"),
+        };
+        if raw.isolation == Some(Isolation::Process) {
+            let reason = "engine \"oip\" runs no model here that could crash: remove it";
+            return refuse("isolation", "\"process\"", reason);
+        }
+        if let Some(first) = raw.variants.first() {
+            let reason = "is not possible with engine \"oip\" yet: serve each model as a service of its own";
+            return refuse("variants", &format!("{first:?}"), reason);
+        }
+        let field = |name: &str| format!("{at}.remote.{name}");
+        let urls = match &said.url {
+            raw::Urls::One(url) => std::slice::from_ref(url),
+            raw::Urls::Each(urls) => urls,
+        };
+        let count =
+            self.number(&format!("{} (how many)", field("url")), urls.len() as u64, 1, MAX_WORKERS as u64);
+        let addresses = all(urls.iter().map(|url| self.address(&field("url"), url, said.plaintext)));
+        let default = raw.model.clone().unwrap_or_default();
+        // A version of the manifest's is none of the server's.
+        let default = default.split('@').next().unwrap_or_default();
+        let model = self.part(&field("model"), said.model.as_deref().unwrap_or(default));
+        let version =
+            said.version.as_deref().map(|version| self.part(&field("version"), version)).transpose();
+        let stream = match said.stream.as_deref() {
+            Some(name) if !super::is_name(name) => {
+                let reason = "must be 1..=64 letters, digits or any of - _ . /";
+                return refuse("remote.stream", &format!("{name:?}"), reason);
+            }
+            name => name.map(str::to_owned),
+        };
+        let timeout = self.duration(&field("timeout"), &said.timeout)?;
+        if !(SHORTEST_TIMEOUT..=LONGEST_TIMEOUT).contains(&timeout) {
+            let reason = format!("must be {SHORTEST_TIMEOUT}..={LONGEST_TIMEOUT}");
+            return refuse("remote.timeout", &said.timeout, &reason);
+        }
+        count?;
+        let (addresses, timeout) = (addresses?, clock::duration(timeout));
+        Ok(Some(Remote { addresses, model: model?, version: version?, stream, timeout }))
+    }
+
+    /// Workers enough for all servers, and time enough for what may stand still.
+    pub(super) fn remote_fits(&self, at: &str, runs: &Runs, promise: &Promise) -> Result<(), Refused> {
+        let Some(remote) = runs.remote() else { return Ok(()) };
+        if runs.workers() < remote.addresses.len() {
+            let (count, workers) = (remote.addresses.len(), runs.workers());
+            let reason =
+                format!("only {workers} worker(s) are there to call them: remove some, or say more workers");
+            return Err(self.refuse(&format!("{at}.remote.url (how many)"), &count.to_string(), reason));
+        }
+        match promise.stalls() {
+            Some(stalls) if clock::duration(stalls.lost()) >= remote.timeout => {
+                let (value, lost) = (format!("{} ms", remote.timeout.as_millis()), stalls.lost());
+                let reason =
+                    format!("must be above {lost}, for which the stalls that are declared may stop a server");
+                Err(self.refuse(&format!("{at}.remote.timeout"), &value, reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A model has one entry in the profile, and so one place where it is served.
+    pub(super) fn remotes_differ(&self, services: &[ServiceConfig]) -> Result<(), Refused> {
+        let place = |service: &ServiceConfig| {
+            let remote = service.backends[0].remote.clone()?;
+            Some((remote.addresses, remote.model, remote.version))
+        };
+        for (i, service) in services.iter().enumerate().filter(|(_, service)| place(service).is_some()) {
+            let same = |other: &&ServiceConfig| other.model == service.model && place(other).is_some();
+            if let Some(other) =
+                services[..i].iter().find(same).filter(|other| place(other) != place(service))
+            {
+                let reason = format!(
+                    "service {} has the same model at other servers, and the profile has one entry for both: give it another \
+                     name in the manifest",
+                    other.name
+                );
+                return Err(self.refuse(&format!("{}.remote", service.at), "(table)", reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn address(&self, field: &str, url: &str, plaintext: bool) -> Result<Address, Refused> {
+        let refuse = |reason: &str| Err(self.refuse(field, &format!("{url:?}"), reason));
+        match url.parse() {
+            Ok(Address::Socket(path)) => {
+                let path = self.resolve(Path::new(&path));
+                let length = path.as_os_str().len() as u64;
+                self.number(&format!("{field} (length in bytes)"), length, 1, LONGEST_SOCKET)?;
+                Ok(Address::Socket(path))
+            }
+            Ok(address) if address.is_local() || plaintext => Ok(address),
+            Ok(_) => refuse(
+                "whoever is on the way reads and changes all that goes to another machine in plain text: say plaintext = true if \
+                 that network is your own",
+            ),
+            Err(reason) => refuse(reason),
+        }
+    }
+
+    /// What becomes part of a path.
+    fn part(&self, field: &str, name: &str) -> Result<String, Refused> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if (1..=64).contains(&name.len()) && name.chars().all(plain) && name != "." && name != ".." {
+            return Ok(name.to_owned());
+        }
+        Err(self.refuse(field, &format!("{name:?}"), "must be 1..=64 letters, digits or any of - _ ."))
+    }
+}
+
+#[cfg(test)]
+mod tests;
