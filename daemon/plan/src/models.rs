@@ -115,7 +115,7 @@ pub fn running<'a>(config: &'a Config, models: &'a [Vec<ModelSpec>]) -> impl Ite
     })
 }
 
-/// The models of a service whose files are fixed to one request at a time, one line each.
+/// The models of a service whose files are fixed to one request at a time, one line each, where it could have larger batches.
 ///
 /// # Errors
 /// What the files lack or say otherwise than the manifest.
@@ -126,7 +126,7 @@ pub fn run_singly<'a>(
     let mut lines = Vec::new();
     if matches!(config.model, ModelChoice::Named(_)) {
         for spec in specs {
-            if !has_batches(config.backend(0), spec)? {
+            if !has_batches(config.backend(0), spec)? && config.max_batch > 1 {
                 let line =
                     "its file is fixed to batch 1, so that a batch takes as long as its requests one by one";
                 lines.push(format!("{}: {line}", spec.name));

@@ -312,6 +312,8 @@ fn what_misses_a_part_that_it_must_have_is_told_with_all_else_that_can_be_read()
     assert!(found.len() == 2 && found[0].starts_with("11: missing field `at-most`"), "{found:?}");
     assert!(found[1].starts_with("13: unknown field `extra`"), "{found:?}");
     // What is wrong itself is not missing as well.
+    let found = wrong("deadline = \"50ms\"", "deadline = 50");
+    assert!(found.len() == 1 && found[0].starts_with("9: invalid type"), "{found:?}");
     let found = wrong(
         "[[service.stream]]",
         "stalls = { at-most = \"1\", in = \"1s\", of = \"1ms\" }\n[[service.stream]]",
