@@ -234,6 +234,10 @@ fn an_answer_of_unknown_accuracy_claims_none() {
             && !said.contains("accuracy"),
         "{said}"
     );
+    // Nothing is answered within a microsecond.
+    let output = fed(&["infer", "quick", "--socket", socket, "--deadline", "1us"], "");
+    let said = text(&output.stdout);
+    assert!(code(&output) == Some(1) && said.contains("missed: "), "{said}{}", stderr(&output));
     drop(daemon);
 }
 
