@@ -37,13 +37,18 @@ pub(super) fn read<'a>(text: &'a str, problems: &mut Problems<'_>) -> (Option<ra
         };
         let absent = error.message().strip_prefix("missing field `").and_then(|name| name.strip_suffix('`'));
         let known = |name: &str| left_out.iter().any(|(at, field)| *at == begin(&error) && field == name);
-        if !absent.is_some_and(known) {
-            problems.add(begin(&error), error.message());
-        }
+        let news = !absent.is_some_and(known);
         whole &= absent.is_none();
-        let Some(removed) = error.span().and_then(|span| remove(document.get_mut(), 0, &span)) else {
-            break;
-        };
+        let removed = error.span().and_then(|span| remove(document.get_mut(), 0, &span));
+        if news {
+            let message = error.message();
+            // What is not known is named already.
+            let field = removed.as_ref().map(|(_, field)| field);
+            let unnamed = field.filter(|field| !field.is_empty() && !message.contains(&format!("`{field}`")));
+            let told = unnamed.map_or_else(|| message.to_owned(), |field| format!("{field}: {message}"));
+            problems.add(begin(&error), told);
+        }
+        let Some(removed) = removed else { break };
         left_out.push(removed);
     }
     (None, tree(document, left_out))

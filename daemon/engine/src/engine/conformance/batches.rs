@@ -206,7 +206,7 @@ fn a_run_that_fails_leaves_the_runner_usable() {
             // An error of the run, and no loss of the runner: also where an engine panics.
             match runner.run(3) {
                 Ok(()) => {
-                    assert!(UNCHECKED.contains(&subject.engine), "an index outside the table must fail")
+                    assert!(UNCHECKED.contains(&subject.engine), "an index outside the table must fail");
                 }
                 Err(error) => {
                     let told = error.to_string();
