@@ -471,3 +471,15 @@ fn an_end_is_logged() {
         "{told}"
     );
 }
+
+#[test]
+fn the_socket_may_be_said_once_for_all_commands() {
+    let place = deployment().profiled(&[400]);
+    let _daemon = place.serve();
+    let load = ["load", "quick", "--rate", "50", "--duration", "50ms", "--best-effort"];
+    for arguments in [&["status"][..], &["infer", "quick"], &load, &["reload"]] {
+        let output = Command::new(weir()).args(arguments).env("WEIR_SOCKET", place.socket()).output();
+        let output = output.expect("weir can be run");
+        assert_eq!(code(&output), Some(0), "{arguments:?}: {}", stderr(&output));
+    }
+}
