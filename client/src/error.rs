@@ -31,7 +31,7 @@ pub enum Error {
     #[error("connection closed by the daemon")]
     Closed,
     /// No answer, or no room in the socket, within the time allowed.
-    #[error("{what}: nothing after {} ms", after.as_millis())]
+    #[error("{what}: nothing after {} ms{}", after.as_millis(), hint(*what))]
     Timeout {
         /// The kind of frame that waited.
         what: Kind,
@@ -155,6 +155,14 @@ impl From<io::Error> for Error {
     }
 }
 
+/// What else is to be known of an answer that has not come.
+fn hint(what: Kind) -> &'static str {
+    match what {
+        Kind::Hello => "; a daemon that starts answers once its models are loaded",
+        _ => "",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,5 +189,7 @@ mod tests {
         assert_eq!(error.to_string(), "stream 2: input is 12 bytes, must be 16");
         let error = Error::Timeout { what: Kind::Register, after: Duration::from_millis(20) };
         assert_eq!(error.to_string(), "REGISTER: nothing after 20 ms");
+        let error = Error::Timeout { what: Kind::Hello, after: Duration::from_secs(5) };
+        assert!(error.to_string().contains("once its models are loaded"), "{error}");
     }
 }

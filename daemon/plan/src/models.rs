@@ -115,7 +115,7 @@ pub fn running<'a>(config: &'a Config, models: &'a [Vec<ModelSpec>]) -> impl Ite
     })
 }
 
-/// The models of a service whose files are fixed to one request at a time, one line each.
+/// The models of a service whose files are fixed to one request at a time, one line each, where it could have larger batches.
 ///
 /// # Errors
 /// What the files lack or say otherwise than the manifest.
@@ -127,7 +127,7 @@ pub fn run_singly<'a>(
     // What a server leaves open is asked of it when its model is tried, not while a file is looked at.
     if matches!(config.model, ModelChoice::Named(_)) && config.engine != EngineKind::Oip {
         for spec in specs {
-            if !has_batches(config.backend(0), spec)? {
+            if !has_batches(config.backend(0), spec)? && config.max_batch > 1 {
                 let line =
                     "its file is fixed to batch 1, so that a batch takes as long as its requests one by one";
                 lines.push(format!("{}: {line}", spec.name));

@@ -40,6 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let plan = checked(&config, Plan::of(&config, models, &profile)?)?;
     if !args.quiet {
         print_plan(&plan);
+        say!("loading and warming up, each batch size on each worker; clients are answered from then on");
     }
     let (stop, stopper) = UnixStream::pair().context("signal pipe")?;
     for signal in [SIGTERM, SIGINT] {

@@ -234,6 +234,10 @@ fn an_answer_of_unknown_accuracy_claims_none() {
             && !said.contains("accuracy"),
         "{said}"
     );
+    // Nothing is answered within a microsecond.
+    let output = fed(&["infer", "quick", "--socket", socket, "--deadline", "1us"], "");
+    let said = text(&output.stdout);
+    assert!(code(&output) == Some(1) && said.contains("missed: "), "{said}{}", stderr(&output));
     drop(daemon);
 }
 
@@ -466,4 +470,16 @@ fn an_end_is_logged() {
         told.contains("stopping: nothing new is taken in") && told.trim_end().ends_with("stopped"),
         "{told}"
     );
+}
+
+#[test]
+fn the_socket_may_be_said_once_for_all_commands() {
+    let place = deployment().profiled(&[400]);
+    let _daemon = place.serve();
+    let load = ["load", "quick", "--rate", "50", "--duration", "50ms", "--best-effort"];
+    for arguments in [&["status"][..], &["infer", "quick"], &load, &["reload"]] {
+        let output = Command::new(weir()).args(arguments).env("WEIR_SOCKET", place.socket()).output();
+        let output = output.expect("weir can be run");
+        assert_eq!(code(&output), Some(0), "{arguments:?}: {}", stderr(&output));
+    }
 }

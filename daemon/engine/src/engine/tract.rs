@@ -123,14 +123,15 @@ impl Plan {
     }
 
     /// Runs the first `requests` of the buffers in as many runs as they are batches of this plan's size; the
-    /// last may be short and is padded with zeros.
+    /// last may be short and is padded with zeros. What a request asks for and the model does not have, such as a row
+    /// beyond its last, tract tells by a panic: it costs this batch, and the worker goes on.
     fn run(&mut self, buffers: &mut Buffers, requests: usize) -> Result<(), EngineError> {
         for first in (0..requests).step_by(self.batch) {
             let part = first..requests.min(first + self.batch);
-            self.run_once(buffers, part).map_err(|error| EngineError::Run {
+            guarded(|| self.run_once(buffers, part)).map_err(|reason| EngineError::Run {
                 model: buffers.model().to_owned(),
                 batch: self.batch,
-                reason: format!("{error:#}"),
+                reason,
             })?;
         }
         Ok(())
@@ -175,7 +176,7 @@ impl Plan {
     }
 }
 
-/// Runs a step of tract's that may refuse a malformed graph by an error or by a panic.
+/// Runs a step of tract's that may refuse a malformed graph, or what a request holds, by an error or by a panic.
 fn guarded<T>(step: impl FnOnce() -> TractResult<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(step)) {
         Ok(result) => result.map_err(|error| format!("{error:#}")),

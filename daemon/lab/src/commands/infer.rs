@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -28,6 +29,9 @@ pub(crate) struct Args {
     /// The input tensors as they travel: little-endian, each at a multiple of 8 bytes (default: zeros)
     #[arg(long, value_name = "FILE")]
     raw: Option<PathBuf>,
+    /// How soon the answer is wanted, if sooner than within the service's deadline: what comes later is missed
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    deadline: Option<Duration>,
     /// Print the answer as JSON
     #[arg(long)]
     json: bool,
@@ -37,6 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut client = Client::connect(&args.socket.socket)?;
     let name = format!("infer-{}", std::process::id());
     let stream = client.register(&Registration::builder(&args.service, name).build()?)?;
+    let stream = args.deadline.map_or_else(|| stream.clone(), |time| stream.within(time));
     let outcome = match (&args.image, &args.raw) {
         (Some(image), _) => {
             let picture = Picture::read(image)?;
@@ -114,7 +119,9 @@ fn heads(stream: &StreamInfo, inference: &Inference) -> Result<String> {
     let values = outputs(stream, inference)?;
     let head = |tensor: &TensorInfo| {
         let values = values.get(&tensor.name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let shown: Vec<_> = values.iter().take(SHOWN).map(Value::to_string).collect();
+        // JSON has no other word for what is no number or beyond all.
+        let word = |value: &Value| if value.is_null() { "not finite".to_owned() } else { value.to_string() };
+        let shown: Vec<_> = values.iter().take(SHOWN).map(word).collect();
         let more = if values.len() > SHOWN { ", …" } else { "" };
         format!("  {}: {}{more}", describe(std::slice::from_ref(tensor)), shown.join(", "))
     };

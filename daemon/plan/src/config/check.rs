@@ -9,21 +9,23 @@ use std::time::Duration;
 use nix::unistd::{Group, User};
 use rt_core::{MAX_SPAN, SafeModeConfig, Span};
 use serde::Serialize;
-use toml::de::DeTable;
 use toml::ser::ValueSerializer;
 use weir_engine::manifest::Problems;
 
 use super::LONGEST_PATH;
-use super::places::place;
+use super::places::Tree;
 use super::{Allowed, Config, DaemonConfig, raw};
 
 /// The longest REGISTERED, of 16 tensors a side with the longest names, takes 9.5 KB.
 const MIN_FRAME: u64 = 16 << 10;
 
+/// The value of a field that is not there.
+pub(super) const ABSENT: &str = "(absent)";
+
 /// Looks at every field of a file, notes all that is wrong with its place, and resolves paths against the file's folder.
 pub(super) struct Check<'a> {
     pub(super) path: &'a Path,
-    table: &'a DeTable<'a>,
+    tree: &'a Tree<'a>,
     problems: RefCell<Problems<'a>>,
     /// Whether services may leave open what serves them.
     pub(super) open: bool,
@@ -52,8 +54,8 @@ pub fn is_name(name: &str) -> bool {
 }
 
 impl<'a> Check<'a> {
-    pub(super) fn new(path: &'a Path, table: &'a DeTable<'a>, problems: Problems<'a>, open: bool) -> Self {
-        Self { path, table, problems: RefCell::new(problems), open }
+    pub(super) fn new(path: &'a Path, tree: &'a Tree<'a>, problems: Problems<'a>, open: bool) -> Self {
+        Self { path, tree, problems: RefCell::new(problems), open }
     }
 
     /// All that was found wrong.
@@ -211,10 +213,13 @@ impl<'a> Check<'a> {
         names.map(|names| all(names.iter().enumerate().map(id))).transpose()
     }
 
-    /// Notes that a field has a value which is not allowed; behind its name may stand what of it is meant.
+    /// Notes that a field has a value which is not allowed; behind its name may stand what of it is meant. What is wrong itself, and
+    /// has been noted as such, is not missing as well.
     pub(super) fn refuse(&self, field: &str, value: &str, reason: impl Display) -> Refused {
         let name = field.split(' ').next().unwrap_or_default();
-        self.problems.borrow_mut().add(place(self.table, name), format!("{field} = {value}: {reason}"));
+        if value != ABSENT || !self.tree.lacks(name) {
+            self.problems.borrow_mut().add(self.tree.place(name), format!("{field} = {value}: {reason}"));
+        }
         Refused
     }
 }

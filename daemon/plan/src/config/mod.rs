@@ -278,8 +278,8 @@ impl Config {
 
     fn checked(path: &Path, text: &str, open: bool) -> Result<Self, ConfigError> {
         let mut problems = Problems::new(text);
-        let (raw, table) = places::read(text, &mut problems);
-        let check = check::Check::new(path, &table, problems, open);
+        let (raw, tree) = places::read(text, &mut problems);
+        let check = check::Check::new(path, &tree, problems, open);
         let config = raw.and_then(|raw| check.file(raw).ok());
         let problems = check.into_problems();
         match config.filter(|_| problems.is_empty()) {

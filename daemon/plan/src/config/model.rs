@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rt_core::{MAX_BATCH, MAX_VARIANTS, MAX_WORKERS, Span};
 
-use super::check::{Check, Refused, all};
+use super::check::{ABSENT, Check, Refused, all};
 use super::{DaemonConfig, raw};
 use weir_engine::{Backend, EngineKind, Isolation, SimulatedTime};
 
@@ -125,11 +125,7 @@ impl Check<'_> {
                 self.simulated(&format!("{at}.simulated"), s)?
             }
             (EngineKind::Simulated, None, None) => {
-                return Err(refuse(
-                    "simulated",
-                    "(absent)",
-                    "engine \"simulated\" needs a table with its times",
-                ));
+                return Err(refuse("simulated", ABSENT, "engine \"simulated\" needs a table with its times"));
             }
             (EngineKind::Simulated, Some(m), _) => {
                 return Err(refuse("model", &m, "engine \"simulated\" runs no model; remove it"));
@@ -144,7 +140,7 @@ impl Check<'_> {
                 }
                 ModelChoice::Named(names)
             }
-            (_, None, None) => return Err(refuse("model", "(absent)", "must name a model of daemon.models")),
+            (_, None, None) => return Err(refuse("model", ABSENT, "must name a model of daemon.models")),
             (_, _, Some(_)) => {
                 return Err(refuse("simulated", "(table)", "only for engine = \"simulated\"; remove it"));
             }
@@ -167,7 +163,7 @@ impl Check<'_> {
         let base = self.simulated_model(at, &raw.times, raw.accuracy);
         if !raw.variants.is_empty() && raw.accuracy.is_none() {
             let reason = "must be given where there are variants";
-            return Err(self.refuse(&format!("{at}.accuracy"), "(absent)", reason));
+            return Err(self.refuse(&format!("{at}.accuracy"), ABSENT, reason));
         }
         let variants = raw.variants.iter().enumerate().map(|(i, variant)| {
             self.simulated_model(&format!("{at}.variants[{i}]"), &variant.times, Some(variant.accuracy))

@@ -7,7 +7,7 @@ use rt_core::pipeline::{MAX_FAN_OUT, MAX_STAGES, Parents};
 use toml::Value;
 use weir_engine::EngineKind;
 
-use super::check::{Check, Refused, all, shown};
+use super::check::{ABSENT, Check, Refused, all, shown};
 use super::service::Beside;
 use super::{ModelChoice, ServiceConfig, StageConfig, raw};
 
@@ -239,7 +239,7 @@ impl Check<'_> {
                     "must name the stage whose results it takes ({}): the first stage alone takes the pipeline's requests",
                     before.join(", ")
                 );
-                Err(self.refuse(field, "(absent)", reason))
+                Err(self.refuse(field, ABSENT, reason))
             }
             Some(Value::Array(several)) => {
                 let count = several.len() as u64;

@@ -12,46 +12,67 @@ use super::raw;
 /// So many of a file's faults are told at most.
 const MOST: usize = 100;
 
+/// The tree of a file.
+pub(super) struct Tree<'a> {
+    table: DeTable<'a>,
+    /// Of each table that something was left out of: where it begins, and what.
+    left_out: Vec<(usize, String)>,
+}
+
 /// The fields of the file, if none of its tables had to be left out, and the tree that they were read from. What is not TOML, not
 /// known, or of another type than it should be is noted and left out.
-pub(super) fn read<'a>(text: &'a str, problems: &mut Problems<'_>) -> (Option<raw::File>, DeTable<'a>) {
+pub(super) fn read<'a>(text: &'a str, problems: &mut Problems<'_>) -> (Option<raw::File>, Tree<'a>) {
     let (mut document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         problems.add(begin(error), error.message());
     }
     let mut whole = errors.is_empty();
-    // Of each table that something was left out of: where it stands, and what.
-    let mut left_out: Vec<(Option<Range<usize>>, String)> = Vec::new();
+    let mut left_out: Vec<(usize, String)> = Vec::new();
+    let tree = |document: Spanned<DeTable<'a>>, left_out| Tree { table: document.into_inner(), left_out };
     while errors.is_empty() && left_out.len() < MOST {
         let read: Result<raw::File, _> = Deserialize::deserialize(Deserializer::from(document.clone()));
         let error = match read {
-            Ok(file) => return (whole.then_some(file), document.into_inner()),
+            Ok(file) => return (whole.then_some(file), tree(document, left_out)),
             Err(error) => error,
         };
         let absent = error.message().strip_prefix("missing field `").and_then(|name| name.strip_suffix('`'));
-        let known = |name: &str| left_out.iter().any(|(at, field)| *at == error.span() && field == name);
-        if !absent.is_some_and(known) {
-            problems.add(begin(&error), error.message());
-        }
+        let known = |name: &str| left_out.iter().any(|(at, field)| *at == begin(&error) && field == name);
+        let news = !absent.is_some_and(known);
         whole &= absent.is_none();
-        let Some(removed) = error.span().and_then(|span| remove(document.get_mut(), None, &span)) else {
-            break;
-        };
+        let removed = error.span().and_then(|span| remove(document.get_mut(), 0, &span));
+        if news {
+            let message = error.message();
+            // What is not known is named already.
+            let field = removed.as_ref().map(|(_, field)| field);
+            let unnamed = field.filter(|field| !field.is_empty() && !message.contains(&format!("`{field}`")));
+            let told = unnamed.map_or_else(|| message.to_owned(), |field| format!("{field}: {message}"));
+            problems.add(begin(&error), told);
+        }
+        let Some(removed) = removed else { break };
         left_out.push(removed);
     }
-    (None, document.into_inner())
+    (None, tree(document, left_out))
+}
+
+impl Tree<'_> {
+    /// Where in the file a field begins, or the innermost table of it that is there.
+    pub(super) fn place(&self, field: &str) -> usize {
+        place(&self.table, field)
+    }
+
+    /// Whether a field that is not here stands in the file, and was left out.
+    pub(super) fn lacks(&self, field: &str) -> bool {
+        let (at, name) = (self.place(field), field.rsplit('.').next().unwrap_or_default());
+        self.left_out.iter().any(|(table, left)| *table == at && left == name)
+    }
 }
 
 fn begin(error: &Error) -> usize {
     error.span().map_or(0, |span| span.start)
 }
 
-/// Removes what stands there, or whose name does: the place of the table that held it, and its name.
-fn remove(
-    table: &mut DeTable<'_>,
-    at: Option<Range<usize>>,
-    span: &Range<usize>,
-) -> Option<(Option<Range<usize>>, String)> {
+/// Removes what stands there, or whose name does: where the table begins that held it, and its name.
+fn remove(table: &mut DeTable<'_>, at: usize, span: &Range<usize>) -> Option<(usize, String)> {
     for (_, value) in table.iter_mut() {
         let removed = remove_within(value, span);
         if removed.is_some() {
@@ -64,17 +85,14 @@ fn remove(
     Some((at, key.into_inner().into_owned()))
 }
 
-fn remove_within(
-    value: &mut Spanned<DeValue<'_>>,
-    span: &Range<usize>,
-) -> Option<(Option<Range<usize>>, String)> {
-    let at = value.span();
+fn remove_within(value: &mut Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<(usize, String)> {
+    let at = value.span().start;
     match value.get_mut() {
-        DeValue::Table(table) => remove(table, Some(at), span),
+        DeValue::Table(table) => remove(table, at, span),
         DeValue::Array(array) => {
             let found = array.iter_mut().enumerate().find_map(|(place, item)| {
                 if item.span() == *span {
-                    return Some((place, false, (Some(at.clone()), String::new())));
+                    return Some((place, false, (at, String::new())));
                 }
                 let removed = remove_within(item, span)?;
                 // What says which of several things it is says nothing without that.
@@ -100,7 +118,7 @@ pub(super) fn line(text: &str, field: &str) -> usize {
 }
 
 /// Where in the file a field such as `service[0].stream[1].name` begins, or the innermost table of it that is there.
-pub(super) fn place(table: &DeTable<'_>, field: &str) -> usize {
+fn place(table: &DeTable<'_>, field: &str) -> usize {
     let (mut at, mut inside) = (0, Some(table));
     for part in field.split('.') {
         let (name, indices) = part.split_once('[').unwrap_or((part, ""));

@@ -7,7 +7,7 @@ use rt_core::{
     MAX_STALLS, Span, Stalls, StreamSpec,
 };
 
-use super::check::{Check, Refused, all, shown};
+use super::check::{ABSENT, Check, Refused, all, shown};
 use super::device::Place;
 use super::model::{ModelChoice, Select};
 use super::{DaemonConfig, DeviceConfig, HeldBy, Optimise, ReservedStream, ServiceConfig, Tolerance, raw};
@@ -155,7 +155,7 @@ impl Check<'_> {
         let background = raw.background;
         let deadline = match &raw.deadline {
             Some(stated) => self.span(&field("deadline"), stated, Span::from_nanos(1)),
-            None => Err(self.refuse(&field("deadline"), "(absent)", "must be given, such as \"50ms\"")),
+            None => Err(self.refuse(&field("deadline"), ABSENT, "must be given, such as \"50ms\"")),
         };
         let guard = self.span(&field("guard"), &raw.guard, Span::ZERO);
         let times = deadline.and_then(|deadline| Ok((deadline, guard?)));

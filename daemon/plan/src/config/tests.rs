@@ -280,7 +280,7 @@ dispatch = "lazy"
     let expected = [
         (2, "unknown field `sokcet`"),
         (3, "daemon.max-clients = 0: must be in 1..=1024"),
-        (4, "invalid type: string \"big\""),
+        (4, "max-frame: invalid type: string \"big\""),
         (5, "daemon.socket-mode = 9"),
         (9, "device[0].workers = 0"),
         (14, "service[0].deadline = 50 lightyears"),
@@ -293,7 +293,7 @@ dispatch = "lazy"
         (21, "service[0].stream[0].arrivals[0]"),
         (23, "service[1].name"),
         (23, "service[1].deadline = (absent)"),
-        (27, "unknown variant `lazy`"),
+        (27, "dispatch: unknown variant `lazy`"),
     ];
     for ((line, text), found) in expected.iter().zip(&found) {
         assert!(found.starts_with(&format!("{line}: {text}")), "{found} is not {line}: {text}");
@@ -309,14 +309,16 @@ fn what_misses_a_part_that_it_must_have_is_told_with_all_else_that_can_be_read()
     };
     let more = "[[service.stream]]\nextra = 1";
     let found = wrong("[[service.stream]]", &format!("stalls = {{ in = \"1s\" }}\n{more}"));
-    assert!(found.len() == 2 && found[0].starts_with("11: missing field `at-most`"), "{found:?}");
+    assert!(found.len() == 2 && found[0].starts_with("11: stalls: missing field `at-most`"), "{found:?}");
     assert!(found[1].starts_with("13: unknown field `extra`"), "{found:?}");
     // What is wrong itself is not missing as well.
+    let found = wrong("deadline = \"50ms\"", "deadline = 50");
+    assert!(found.len() == 1 && found[0].starts_with("9: deadline: invalid type"), "{found:?}");
     let found = wrong(
         "[[service.stream]]",
         "stalls = { at-most = \"1\", in = \"1s\", of = \"1ms\" }\n[[service.stream]]",
     );
-    assert!(found.len() == 1 && found[0].starts_with("11: invalid type"), "{found:?}");
+    assert!(found.len() == 1 && found[0].starts_with("11: at-most: invalid type"), "{found:?}");
     let found = wrong("deadline = \"50ms\"", "deadline = \"50ms\nqueue = ");
     assert!(!found.is_empty() && found[0].starts_with("9: "), "{found:?}");
 }

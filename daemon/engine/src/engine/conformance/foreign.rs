@@ -26,8 +26,6 @@ const NOT_ON_TRACT: [(&str, &str); 4] = [
 
 /// How far tract's outputs may be apart, relative to the largest or to 1.
 const TOLERANCE: f32 = 1e-4;
-/// Of this one they are further apart where the input is noise, so that no answer is likely; why is not known.
-const FURTHER_APART: (&str, f32) = ("magika", 1e-2);
 
 #[test]
 fn foreign_models_compute_what_onnxruntime_computes_with_them() {
@@ -64,8 +62,7 @@ fn foreign_models_compute_what_onnxruntime_computes_with_them() {
             (Ok(found), None) => {
                 let apart = apart(spec, &expected, &found);
                 println!("{name}, batch {batch}: bit for bit on ort-cpu, apart by {apart:.1e} on tract");
-                let allowed = if *name == FURTHER_APART.0 { FURTHER_APART.1 } else { TOLERANCE };
-                assert!(apart <= allowed, "{name}: tract is apart by {apart}");
+                assert!(apart <= TOLERANCE, "{name}: tract is apart by {apart}");
             }
             (Err(error), Some((_, reason))) => {
                 println!("{name}, batch {batch}: bit for bit on ort-cpu; not on tract: {error}");
@@ -120,13 +117,21 @@ fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// A request that looks random.
+/// A request that looks random. Whole numbers are the bytes of a file (`magika`): were they noughts and ones alone, as
+/// `fill_tensor` has them, that model would take a variance of nearly nothing as the difference of two means, and what is
+/// left of it is rounding, on each engine another.
 fn request(spec: &ModelSpec, seed: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     for input in spec.request() {
         let at = bytes.len().next_multiple_of(8);
         bytes.resize(at + input.bytes(), 0);
-        fill_tensor(seed, input.data_type, &mut bytes[at..]);
+        let tensor = &mut bytes[at..];
+        if input.data_type == DataType::I32 {
+            fill_tensor(seed, DataType::U8, tensor);
+            tensor.chunks_exact_mut(4).for_each(|element| element[1..].fill(0));
+        } else {
+            fill_tensor(seed, input.data_type, tensor);
+        }
     }
     bytes
 }

@@ -46,6 +46,9 @@ struct Port {
     own: Memory,
     /// Whether no request brings it.
     constant: bool,
+    /// Of an output: whether its file declares another number of dimensions than there are. ONNX Runtime puts it nowhere but
+    /// where it wants then.
+    elsewhere: bool,
     /// Requests one after the other, on their way to `own` or from it.
     scratch: Vec<u8>,
 }
@@ -58,7 +61,14 @@ impl Call {
     pub(super) fn new(session: Session, spec: &ModelSpec) -> Result<Self, EngineError> {
         let failed = |reason| EngineError::Compile { model: spec.name.clone(), batch: 1, reason };
         let inputs = Ports::new(Side::Input, &spec.inputs, &spec.constants).map_err(failed)?;
-        let outputs = Ports::new(Side::Output, &spec.outputs, &[]).map_err(failed)?;
+        let mut outputs = Ports::new(Side::Output, &spec.outputs, &[]).map_err(failed)?;
+        for (port, tensor) in outputs.tensors.iter_mut().zip(&spec.outputs) {
+            let declared = session.outputs().iter().find(|outlet| outlet.name() == tensor.name);
+            let dimensions =
+                declared.and_then(|outlet| outlet.dtype().tensor_shape()).map_or(0, |shape| shape.len());
+            // 0 is also what is told where nothing is declared.
+            port.elsewhere = dimensions != 0 && dimensions != port.shape.len();
+        }
         Ok(Self { session, memory: MemoryInfo::default(), inputs, outputs })
     }
 
@@ -69,7 +79,8 @@ impl Call {
     pub(super) fn run(&mut self, buffers: &mut Buffers, requests: Range<usize>) -> ::ort::Result<()> {
         let base = buffers.base();
         let bound = self.outputs.bind(&self.memory, (buffers, base), &requests);
-        let result = bound.and_then(|()| self.run_inputs((buffers, base), &requests));
+        let ran = bound.and_then(|()| self.run_inputs((buffers, base), &requests));
+        let result = ran.and_then(|()| self.outputs.fetch(buffers, &requests));
         self.outputs.release();
         if result.is_ok() {
             self.outputs.gather(buffers, &requests);
@@ -153,6 +164,10 @@ impl Ports {
             if let Some(batch) = port.batch {
                 port.shape[batch] = count as i64;
             }
+            if port.elsewhere {
+                self.values.push(null_mut());
+                continue;
+            }
             let address = if port.constant {
                 port.own.base()
             } else if port.layout.is_plain(count) {
@@ -178,10 +193,31 @@ impl Ports {
         Ok(())
     }
 
+    /// Puts outputs that are elsewhere where the buffers have them.
+    fn fetch(&mut self, buffers: &mut Buffers, requests: &Range<usize>) -> ::ort::Result<()> {
+        let all = self.tensors.iter_mut().zip(&self.values).enumerate();
+        for (tensor, (port, value)) in all.filter(|(_, (port, _))| port.elsewhere) {
+            let found = type_of(*value)?;
+            let wanted = (port.data_type, port.shape.iter().map(|size| *size as usize).collect());
+            if found != wanted {
+                return Err(Error::new(format!("output {tensor} is {found:?}, not {wanted:?}")));
+            }
+            let mut data = null_mut();
+            // SAFETY: the run has just made the value, on the CPU as nothing else was asked for, and it lives until `release`.
+            ortsys![unsafe GetTensorMutableData(*value, &mut data)?];
+            // SAFETY: type and shape are those that so many bytes stand for, as compared above.
+            let bytes = unsafe { slice(data.cast_const().cast::<u8>(), port.each * requests.len()) };
+            port.scratch.resize(bytes.len(), 0);
+            port.layout.gather(requests.len(), bytes, &mut port.scratch);
+            buffers.write(self.side, tensor, requests.start, &port.scratch);
+        }
+        Ok(())
+    }
+
     /// Puts outputs whose requests take turns where the buffers have them.
     fn gather(&mut self, buffers: &mut Buffers, requests: &Range<usize>) {
         for (tensor, port) in self.tensors.iter_mut().enumerate() {
-            if !port.layout.is_plain(requests.len()) {
+            if !port.layout.is_plain(requests.len()) && !port.elsewhere {
                 let bytes = port.each * requests.len();
                 let (mut batch, mut one_by_one) = (vec![0; bytes], std::mem::take(&mut port.scratch));
                 port.own.read(0, &mut batch);
@@ -211,6 +247,7 @@ impl Port {
             layout: Layout::of(spec),
             own: Memory::zeros(0),
             constant: false,
+            elsewhere: false,
             scratch: Vec::new(),
         }
     }

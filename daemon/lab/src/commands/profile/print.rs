@@ -7,8 +7,9 @@ use weir_plan::profile::{Basis, BatchTimes, Entry, Found, Profile, Verdict};
 
 /// Prints every batch size of `profile`, and how its bound was made.
 pub(super) fn profile(profile: &Profile) {
+    let width = width(profile.entries().iter().map(|entry| &entry.model));
     say!(
-        "\n{:<16} {:<12} {:>5} {:>9} {:>6} {:>10} {:>10} {:>11} {:>10} {:>10}  made from",
+        "\n{:<width$} {:<12} {:>5} {:>9} {:>6} {:>10} {:>10} {:>11} {:>10} {:>10}  made from",
         "model",
         "engine",
         "batch",
@@ -23,7 +24,7 @@ pub(super) fn profile(profile: &Profile) {
     for entry in profile.entries() {
         for b in &entry.batches {
             say!(
-                "{:<16} {:<12} {:>5} {:>9} {:>6} {:>10} {:>10} {:>11} {:>10} {:>10}  {}",
+                "{:<width$} {:<12} {:>5} {:>9} {:>6} {:>10} {:>10} {:>11} {:>10} {:>10}  {}",
                 entry.model,
                 entry.engine.to_string(),
                 b.batch,
@@ -68,8 +69,9 @@ pub(super) fn profile(profile: &Profile) {
 
 /// Prints what is not as it was, and the verdict.
 pub(super) fn verdict(verdict: &Verdict) {
+    let width = width(verdict.found.iter().map(|found| &found.model));
     say!(
-        "{:<16} {:>5} {:>6} {:>10} {:>10} {:>10} {:>10}  {:>6}  above P(b)",
+        "{:<width$} {:>5} {:>6} {:>10} {:>10} {:>10} {:>10}  {:>6}  above P(b)",
         "model",
         "batch",
         "runs",
@@ -89,7 +91,7 @@ pub(super) fn verdict(verdict: &Verdict) {
         };
         let moved = if found.moved { "*" } else { " " };
         say!(
-            "{model:<16} {batch:>5} {samples:>6} {:>10} {:>10} {:>10} {:>10}  {by:>+5.0}%{moved} {often}",
+            "{model:<width$} {batch:>5} {samples:>6} {:>10} {:>10} {:>10} {:>10}  {by:>+5.0}%{moved} {often}",
             span(found.bound_ns),
             span(found.max_ns),
             span(found.p50_ns),
@@ -136,4 +138,9 @@ fn made_from(entry: &Entry, batch: &BatchTimes) -> String {
 
 fn span(ns: u64) -> String {
     Span::from_nanos(ns).to_string()
+}
+
+/// Of the column of models.
+fn width<'a>(models: impl Iterator<Item = &'a String>) -> usize {
+    models.map(String::len).fold(16, usize::max)
 }
