@@ -268,3 +268,27 @@ fn streams_take_turns_for_what_no_promise_counts_on() {
         assert!(served[1..].iter().all(|&s| (s + 2) * (flood.min(2)) >= served[0]), "{served:?}");
     }
 }
+
+/// More than a batch of what must be served waits: it is full all the same, though no stream has earned a whole place yet; and
+/// where only a smaller one is in time, that is begun.
+#[test]
+fn a_worker_goes_without_nothing_that_it_can_still_answer() {
+    let strict = |count| {
+        let set = ConstraintSet::new(&[Constraint::row_miss(0).expect("valid")]).expect("one");
+        let window = ArrivalBound::window(count, ns(100)).expect("valid");
+        StreamSpec::promised(set, ArrivalCurve::new(&[window]).expect("one"))
+    };
+    let mut harness = Harness::new(config(&[4, 6, 8, 10], 4, 1, 18, Dispatch::Eager), |_, bound| bound);
+    let ids: Vec<_> = (0..16).map(|_| harness.add(strict(1))).collect();
+    ids.iter().for_each(|&id| drop(harness.arrive_unpolled(id)));
+    harness.settle();
+    harness.drain();
+    assert_eq!(harness.batches, [(0, 4)], "the rest is late behind it");
+    harness.advance_to(100);
+    ids[..4].iter().for_each(|&id| drop(harness.arrive_unpolled(id)));
+    harness.settle();
+    // At 110 all of them have 8 left, time for three.
+    ids[4..9].iter().for_each(|&id| drop(harness.arrive(id)));
+    harness.drain();
+    assert_eq!(harness.batches[1..], [(100, 4), (110, 3)]);
+}
