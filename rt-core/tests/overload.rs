@@ -4,7 +4,7 @@ mod harness;
 
 use harness::load::ns;
 use harness::{Dice, Harness, config};
-use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, StreamSpec};
+use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, StreamId, StreamSpec};
 
 /// Time of a full batch.
 const P: u64 = 1_000;
@@ -280,15 +280,19 @@ fn a_worker_goes_without_nothing_that_it_can_still_answer() {
     };
     let mut harness = Harness::new(config(&[4, 6, 8, 10], 4, 1, 18, Dispatch::Eager), |_, bound| bound);
     let ids: Vec<_> = (0..16).map(|_| harness.add(strict(1))).collect();
-    ids.iter().for_each(|&id| drop(harness.arrive_unpolled(id)));
-    harness.settle();
+    let all_at_once = |harness: &mut Harness, ids: &[StreamId]| {
+        for &id in ids {
+            harness.arrive_unpolled(id);
+        }
+        harness.settle();
+    };
+    all_at_once(&mut harness, &ids);
     harness.drain();
     assert_eq!(harness.batches, [(0, 4)], "the rest is late behind it");
     harness.advance_to(100);
-    ids[..4].iter().for_each(|&id| drop(harness.arrive_unpolled(id)));
-    harness.settle();
+    all_at_once(&mut harness, &ids[..4]);
     // At 110 all of them have 8 left, time for three.
-    ids[4..9].iter().for_each(|&id| drop(harness.arrive(id)));
+    all_at_once(&mut harness, &ids[4..9]);
     harness.drain();
     assert_eq!(harness.batches[1..], [(100, 4), (110, 3)]);
 }
