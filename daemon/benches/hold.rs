@@ -80,10 +80,9 @@ fn held(client: &mut Client) -> Duration {
 
 /// Has the daemon serve `config` from now on.
 fn take_over(folder: &Path, config: &str) {
-    let path = folder.join("weir.toml");
-    std::fs::write(&path, config).expect("config written");
-    let reloaded =
-        Command::new(env!("CARGO_BIN_EXE_weir")).arg("reload").arg(&path).stdout(Stdio::null()).status();
+    std::fs::write(folder.join("weir.toml"), config).expect("config written");
+    let mut reload = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let reloaded = reload.arg("reload").arg("--socket").arg(folder.join("s")).stdout(Stdio::null()).status();
     assert!(reloaded.expect("weir runs").success(), "reload");
 }
 
