@@ -81,7 +81,7 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
         }
         if times.within(0, 3) < full { bound } else { times.within(1, bound) }
     });
-    run.allowance = (trouble.beyond == 0).then_some(margin);
+    run.margin = (trouble.beyond == 0).then_some(margin);
     let (mut clients, strangers) = senders(shared, &mut run);
     let (greedy, busy) = (dice.within(0, 2), dice.within(0, 4));
     for now in 0..200 {
@@ -198,7 +198,7 @@ fn choose_all(shared: &Shared, margin: u64, ticks: u64, choices: &Rc<RefCell<Cho
         0 => bound + margin,
         _ => 1.max(bound - 1),
     });
-    run.allowance = Some(margin);
+    run.margin = Some(margin);
     let (mut clients, strangers) = senders(shared, &mut run);
     let mut stays = true;
     for now in 0..ticks {

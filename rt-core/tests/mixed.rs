@@ -72,6 +72,27 @@ proptest! {
         }
     }
 
+    /// So it is while a takeover is waited for, and then no batch is begun without a request that must be served, also where
+    /// there is too little time for all of those.
+    #[test]
+    fn while_quiet_no_batch_is_begun_for_what_is_not_promised(setup in mixed(), part in prop_oneof![Just(None), (1u64..100).prop_map(Some)]) {
+        let setup = part.map_or(setup.clone(), |part| hurried(setup, part));
+        let mut bench = Bench::new(&setup);
+        bench.harness.scheduler.set_quiet(true);
+        bench.harness.longer = Some(Box::new(|scheduler, now, worker, bound| {
+            let batch = scheduler.batch(worker);
+            assert!(batch.iter().any(|request| request.mandatory), "at {now}: {batch:?}");
+            bound
+        }));
+        bench.harness.timer_delay = setup.config.guard.as_nanos();
+        bench.attack(&setup, HORIZON / 4);
+        bench.ids.iter().for_each(|&id| bench.harness.account(id));
+        if part.is_none() {
+            prop_assert_eq!(bench.harness.mandatory_misses(), []);
+            prop_assert_eq!(bench.harness.causes(), []);
+        }
+    }
+
     /// Beyond the promise nothing is promised, but every request is accounted for and no call hangs.
     #[test]
     fn with_too_little_time_all_is_still_accounted_for(setup in mixed(), part in 1u64..100) {

@@ -4,7 +4,7 @@ mod harness;
 
 use harness::load::ns;
 use harness::{Dice, Harness, config};
-use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, StreamSpec};
+use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, StreamId, StreamSpec};
 
 /// Time of a full batch.
 const P: u64 = 1_000;
@@ -267,4 +267,32 @@ fn streams_take_turns_for_what_no_promise_counts_on() {
         // A flood takes no more than twice of what the others get.
         assert!(served[1..].iter().all(|&s| (s + 2) * (flood.min(2)) >= served[0]), "{served:?}");
     }
+}
+
+/// More than a batch of what must be served waits: it is full all the same, though no stream has earned a whole place yet; and
+/// where only a smaller one is in time, that is begun.
+#[test]
+fn a_worker_goes_without_nothing_that_it_can_still_answer() {
+    let strict = |count| {
+        let set = ConstraintSet::new(&[Constraint::row_miss(0).expect("valid")]).expect("one");
+        let window = ArrivalBound::window(count, ns(100)).expect("valid");
+        StreamSpec::promised(set, ArrivalCurve::new(&[window]).expect("one"))
+    };
+    let mut harness = Harness::new(config(&[4, 6, 8, 10], 4, 1, 18, Dispatch::Eager), |_, bound| bound);
+    let ids: Vec<_> = (0..16).map(|_| harness.add(strict(1))).collect();
+    let all_at_once = |harness: &mut Harness, ids: &[StreamId]| {
+        for &id in ids {
+            harness.arrive_unpolled(id);
+        }
+        harness.settle();
+    };
+    all_at_once(&mut harness, &ids);
+    harness.drain();
+    assert_eq!(harness.batches, [(0, 4)], "the rest is late behind it");
+    harness.advance_to(100);
+    all_at_once(&mut harness, &ids[..4]);
+    // At 110 all of them have 8 left, time for three.
+    all_at_once(&mut harness, &ids[4..9]);
+    harness.drain();
+    assert_eq!(harness.batches[1..], [(100, 4), (110, 3)]);
 }

@@ -154,12 +154,19 @@ impl OutcomeLog {
     }
 
     /// Records an outcome at all levels; what it violates at the one in force.
-    #[inline]
+    #[inline(always)]
     fn record(&mut self, hit: bool) -> Option<Constraint> {
+        if !self.beside.is_empty() {
+            self.record_beside(hit);
+        }
+        self.monitor.record(hit)
+    }
+
+    #[inline(never)]
+    fn record_beside(&mut self, hit: bool) {
         for level in &mut self.beside {
             level.record(hit);
         }
-        self.monitor.record(hit)
     }
 
     /// The same of misses.

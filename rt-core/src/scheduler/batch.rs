@@ -6,6 +6,8 @@
 //! full batch after it, which whatever is left over must wait for. What a promise counts on is asked by the bound on a
 //! batch's time, all else by the time that the batch most likely takes.
 
+mod spread;
+
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -19,8 +21,6 @@ use crate::time::{Instant, Span};
 const FILLING: [usize; 2] = [DEMOTED, OPTIONAL];
 /// Of so many requests the one is taken whose stream has waited longest for its turn.
 const NEAR: usize = 16;
-/// One request, as a share of it.
-const WHOLE: u64 = 1 << 32;
 
 /// What a batch is formed of.
 pub(crate) struct View<'a> {
@@ -71,7 +71,7 @@ enum Fate {
 /// nothing is promised for was last taken.
 #[derive(Clone, Copy, Debug, Default)]
 struct Claim {
-    share: u64,
+    share: i64,
     turn: u64,
 }
 
@@ -233,49 +233,6 @@ impl BatchPlanner {
                 run(request);
             }
         }
-    }
-
-    /// Mandatory requests that miss their deadline if they are not taken now: should there be more than a batch of
-    /// them, the promise is already broken, and what counts is to spread the misses. Takes a full batch evenly
-    /// (per-batch spread: spread-drop paper, section 3.3, as corrected in the theory) and gives up the rest, each
-    /// stream by a balanced word of its own.
-    fn spread(&mut self, view: &View) -> bool {
-        let (full, skip) = (view.kind.workers.batch, view.skip[MANDATORY]);
-        let next = view.waiting.class(MANDATORY).get(full + skip);
-        next.is_some_and(|next| next.deadline < view.two_batches()) && self.spread_hurried(view, full, skip)
-    }
-
-    #[inline(never)]
-    fn spread_hurried(&mut self, view: &View, full: usize, skip: usize) -> bool {
-        let (profile, queue) = (&view.kind.workers.profile, view.waiting.class(MANDATORY));
-        let mut next = view.next_answer();
-        if view.closed {
-            let left = view.waiting.before(MANDATORY, next).saturating_sub(full + skip);
-            next = next - view.kind.time.saturating_sub(profile.bound(left.clamp(1, full)));
-        }
-        let hurried = view.waiting.before(MANDATORY, next);
-        if hurried <= full + skip {
-            return false;
-        }
-        self.fates[MANDATORY].resize(skip, Fate::Wait);
-        if skip == 0 {
-            let late = view.waiting.before(MANDATORY, view.now + view.kind.time).min(hurried);
-            self.fates[MANDATORY].resize(late, Fate::Miss(MissReason::Shed));
-        }
-        let candidates = self.fates[MANDATORY].len()..hurried;
-        if candidates.len() <= full {
-            return true;
-        }
-        let step = (WHOLE * full as u64).div_ceil(candidates.len() as u64);
-        for index in candidates {
-            let claim = self.claims.get_mut(queue[index].stream);
-            let earned = claim.share + step;
-            let chosen = self.taken < full && earned >= WHOLE;
-            claim.share = if chosen { earned - WHOLE } else { earned.min(WHOLE) };
-            self.taken += usize::from(chosen);
-            self.fates[MANDATORY].push(if chosen { Fate::Run } else { Fate::Miss(MissReason::Shed) });
-        }
-        true
     }
 
     /// Gives up as few of the first mandatory requests as lets those behind them fill the batch in time, or all of them be in it.

@@ -8,7 +8,7 @@
 
 use super::Scheduler;
 use super::queue::MANDATORY;
-use super::streams::{Retired, places};
+use super::streams::{Retired, most_open, places};
 use crate::ledger::digest;
 use crate::stream::{MissReason, Stream, StreamId, StreamSpec};
 use crate::time::{Instant, Span};
@@ -144,10 +144,15 @@ impl Scheduler {
     pub(crate) fn pass_on(&mut self, now: Instant, next: &mut Self) {
         next.resize(self.streams.places());
         next.streams.continue_from(&mut self.streams);
+        let unanswered = |of: &Self| (of.life, most_open(&of.config));
+        let ((life, open), (life_before, open_before)) = (unanswered(next), unanswered(self));
+        let grows = life > life_before || open > open_before;
         for stream in next.streams.iter_mut() {
             // How much room there is for early requests was tested for other workers.
             stream.tolerance = Span::ZERO;
-            stream.outcomes.grow(places(&next.config, &stream.spec, next.life), &mut next.spare);
+            if grows {
+                stream.outcomes.grow(places(&next.config, &stream.spec, life), &mut next.spare);
+            }
         }
         next.ledger.continue_from(&mut self.ledger);
         if self.absorbs || next.absorbs {

@@ -370,5 +370,10 @@ pub(super) fn life(config: &SchedulerConfig) -> Span {
 pub(super) fn places(config: &SchedulerConfig, spec: &StreamSpec, life: Span) -> usize {
     let curves = spec.arrivals().into_iter().chain(spec.levels().iter().map(|level| &level.arrivals));
     let sent = curves.map(|arrivals| arrivals.count(life)).max().unwrap_or(0).min(1 << 20) as usize;
-    sent + config.queue + config.kinds().map(|kind| kind.profile.max_batch()).sum::<usize>()
+    sent + most_open(config)
+}
+
+/// As many requests as the scheduler holds, waiting or in batches.
+pub(super) fn most_open(config: &SchedulerConfig) -> usize {
+    config.queue + config.kinds().map(|kind| kind.profile.max_batch()).sum::<usize>()
 }

@@ -220,7 +220,7 @@ impl Run {
         }
         let bound = kind.profile.bound(batch.len()).as_nanos();
         let wanted = (self.time)(service, bound);
-        let most = self.allowance.map_or(wanted, |allowance| bound + allowance - self.over);
+        let most = self.margin.map_or(wanted, |margin| bound + margin - self.over);
         let time = wanted.min(most);
         self.over += time.saturating_sub(bound);
         self.overran[service] |= time > bound;

@@ -131,7 +131,7 @@ pub(crate) struct Run {
     /// How long the next batch of a service takes: from its number and its bound.
     pub(crate) time: Box<dyn FnMut(usize, u64) -> u64>,
     /// By how much batches may run over in all between two calm instants, if that is bounded.
-    pub(crate) allowance: Option<u64>,
+    pub(crate) margin: Option<u64>,
     /// Of each worker that runs: when its batch is due.
     due: Vec<u64>,
     over: u64,
@@ -194,7 +194,7 @@ impl Run {
             causes: Vec::new(),
             served: vec![0; count],
             time: Box::new(time),
-            allowance: None,
+            margin: None,
             due: vec![0; shared.workers],
             over: 0,
             longest: shared.longest.into(),

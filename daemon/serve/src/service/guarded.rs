@@ -295,7 +295,8 @@ impl Held<'_> {
         self.core.dispatcher.set_quiet(quiet);
     }
 
-    /// As [`Dispatcher::hand_over`]; of `successor`, a service of it is held.
+    /// As [`Dispatcher::hand_over`]; of `successor`, a service of it is held. What its streams have come to is to be shown
+    /// behind it: [`Held::publish_streams`].
     pub(super) fn hand_over(
         &mut self,
         now: Instant,
@@ -307,12 +308,18 @@ impl Held<'_> {
             self.changed |= 1 << service;
             let Some(to) = *to else { continue };
             successor.turn_to(to);
+            // Until now nobody waited for it.
+            successor.core.services[to].view.forget_hold();
+            // What is still to be told of what was cancelled is told by these names.
             successor.names().clone_from(&self.core.services[service].names);
             ended.iter().for_each(|&id| successor.forget(id));
-            let ids: Vec<_> = successor.names().ids().collect();
-            ids.into_iter().for_each(|id| successor.core.publish_stream(to, id));
         }
         Ok(())
+    }
+
+    /// Shows what has become of these streams.
+    pub(super) fn publish_streams(&self, ids: &[StreamId]) {
+        ids.iter().for_each(|&id| self.core.publish_stream(self.service, id));
     }
 
     /// Holds the scheduler of another of the services from now on.

@@ -24,6 +24,8 @@ use weir_plan::plan::ServicePlan;
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long it is tried, beside two deadlines.
 const PATIENCE: Span = Span::from_millis(1_000);
+/// As many streams are shown anew while the scheduler is held once.
+const AT_ONCE: usize = 64;
 
 /// Who takes over from the services of a device.
 #[derive(Default)]
@@ -45,6 +47,8 @@ struct Successor {
     shield: Option<SharedShield>,
     /// What stood in the way last.
     refused: Option<Obstacle>,
+    /// It has taken over: what is left of this is to be dropped where nobody waits.
+    done: bool,
 }
 
 /// What streams leave room for: longer batches, and early requests.
@@ -140,7 +144,8 @@ impl Service {
         }
         let from = old.to_vec();
         let takeover = &any.device.takeover;
-        *takeover.successor.lock() = Some(Successor { device, from, heirs, moves, shield, refused: None });
+        *takeover.successor.lock() =
+            Some(Successor { device, from, heirs, moves, shield, refused: None, done: false });
         takeover.pending.store(true, Ordering::Relaxed);
         let mut effects = Effects::default();
         any.with_scheduler(&mut effects, |scheduler, _| scheduler.set_quiet(true));
@@ -148,10 +153,8 @@ impl Service {
         let most = deadline + deadline + PATIENCE;
         let until = clock::now() + most;
         let is_final = |refused: &Option<Obstacle>| refused.as_ref().is_some_and(Obstacle::is_final);
-        // There is no successor any more once it has taken over.
-        while clock::now() < until
-            && takeover.successor.lock().as_ref().is_some_and(|successor| !is_final(&successor.refused))
-        {
+        let waits = |successor: &Successor| !successor.done && !is_final(&successor.refused);
+        while clock::now() < until && takeover.successor.lock().as_ref().is_some_and(waits) {
             std::thread::park_timeout(PAUSE);
             any.with_scheduler(&mut effects, |_, _| {});
         }
@@ -160,7 +163,8 @@ impl Service {
             takeover.pending.store(false, Ordering::Relaxed);
             scheduler.set_quiet(false);
         });
-        if let Some(Successor { refused, .. }) = takeover.successor.lock().take() {
+        let successor = takeover.successor.lock().take();
+        if let Some(Successor { refused, done: false, .. }) = successor {
             let reason = match refused {
                 Some(obstacle) if obstacle.is_final() => obstacle.to_string(),
                 refused => {
@@ -174,6 +178,8 @@ impl Service {
         for next in next {
             let leftovers = next.scheduler().leftovers();
             drop(leftovers);
+            let ids = next.registry.lock().ids();
+            ids.chunks(AT_ONCE).for_each(|some| next.scheduler().publish_streams(some));
         }
         first.with_scheduler(&mut effects, |_, _| {});
         old.iter().for_each(|service| service.stop());
@@ -189,11 +195,9 @@ impl Service {
             return false;
         }
         let mut place = takeover.successor.lock();
-        let done = place.as_mut().is_some_and(|successor| successor.carry_out(scheduler, now));
-        if done {
-            *place = None;
-        }
-        done
+        let Some(successor) = place.as_mut().filter(|successor| !successor.done) else { return false };
+        successor.done = successor.carry_out(scheduler, now);
+        successor.done
     }
 
     /// What services of `plans`, all of one device, would mean for each stream of `old`, all of one device, and what they leave
@@ -243,7 +247,7 @@ impl Service {
 impl Successor {
     /// Takes over now, if nothing is in the way; `scheduler` is that of a service that it takes over from.
     fn carry_out(&mut self, scheduler: &mut Held<'_>, now: Instant) -> bool {
-        let Self { device, from, heirs, moves, shield, refused } = self;
+        let Self { device, from, heirs, moves, shield, refused, .. } = self;
         // Their locks come before the schedulers', so they may not be waited for here: next time, if they are held.
         let registries: Option<Vec<_>> = from.iter().map(|service| service.registry.try_lock()).collect();
         let to = heirs.iter().flatten().map(|service| service.registry.try_lock());

@@ -22,6 +22,8 @@ pub(in crate::service) struct Moves {
     dropped: Vec<String>,
     /// What goes on: the name, what it is promised, and whether it is reserved from now on.
     kept: Vec<(String, StreamSpec, bool)>,
+    /// Which of these go on with something else than they have.
+    changed: Vec<usize>,
 }
 
 impl Moves {
@@ -84,7 +86,7 @@ impl Registry {
     /// # Errors
     /// The stream that is held and would be promised less, and in what.
     pub(in crate::service) fn moves(&self, old: &ServicePlan, new: &ServicePlan) -> Result<Moves, String> {
-        let mut moves = Moves { added: Vec::new(), dropped: Vec::new(), kept: Vec::new() };
+        let mut moves = Moves::default();
         let reserved = |name: &str| new.config.reserved.iter().find(|stream| stream.name == name);
         for (name, entry) in &self.streams {
             let place = reserved(name).filter(|_| entry.reserved);
@@ -108,6 +110,10 @@ impl Registry {
                 _ => moves.dropped.push(name.clone()),
             }
         }
+        let changes = |(name, spec, reserved): &(String, StreamSpec, bool)| {
+            self.streams.get(name).is_none_or(|entry| entry.reserved != *reserved || entry.spec != *spec)
+        };
+        moves.changed = (0..moves.kept.len()).filter(|&index| changes(&moves.kept[index])).collect();
         let is_kept = |name: &str| moves.kept.iter().any(|(kept, ..)| kept == name);
         let added = new.config.reserved.iter().filter(|stream| !is_kept(&stream.name)).cloned();
         moves.added = added.collect();
@@ -131,8 +137,8 @@ impl Registry {
         moves.dropped.iter().filter_map(|name| self.streams.get(name)).map(|entry| entry.id).collect()
     }
 
-    /// Enters in `to` what has moved, and gives `next` the streams that are new. Streams may have been
-    /// given up since `moves` were worked out; none has been given out.
+    /// Enters in `to`, which is new, what has moved, and gives `next` the streams that are new. Streams may have been
+    /// given up since `moves` were worked out; none has been given out. Linear in what changes alone.
     pub(in crate::service) fn give(
         &mut self,
         to: &mut Self,
@@ -140,23 +146,25 @@ impl Registry {
         next: &mut Held<'_>,
         now: Instant,
     ) {
-        to.past = std::mem::take(&mut self.past);
-        let mut streams = std::mem::take(&mut self.streams);
-        for (name, spec, reserved) in moves.kept.drain(..) {
-            match streams.remove(&name) {
-                Some(entry) if (reserved || entry.held) && entry.spec == spec => {
-                    to.streams.insert(name, Entry { reserved, ..entry });
+        *to = std::mem::take(self);
+        for name in &moves.dropped {
+            to.streams.remove(name);
+        }
+        for &index in &moves.changed {
+            let (name, spec, reserved) = &moves.kept[index];
+            let Some(entry) = to.streams.get_mut(name) else { continue };
+            // Nobody has it any more, and nobody can take it.
+            if !(*reserved || entry.held) {
+                drop(next.remove_stream(entry.id));
+                to.streams.remove(name);
+                continue;
+            }
+            entry.reserved = *reserved;
+            if entry.spec != *spec {
+                (entry.view, entry.spec) = (Arc::new(StreamView::new(name, spec)), spec.clone());
+                if next.redeclare(entry.id, spec.clone(), &entry.view).is_none() {
+                    error!("stream {name} goes on with the declaration that it had: something is open");
                 }
-                Some(entry) if reserved || entry.held => {
-                    let view = Arc::new(StreamView::new(&name, &spec));
-                    if next.redeclare(entry.id, spec.clone(), &view).is_none() {
-                        error!("stream {name} goes on with the declaration that it had: something is open");
-                    }
-                    to.streams.insert(name, Entry { view, spec, reserved, ..entry });
-                }
-                // Nobody has it any more, and nobody can take it.
-                Some(entry) => drop(next.remove_stream(entry.id)),
-                None => {}
             }
         }
         for ReservedStream { name, spec } in moves.added.drain(..) {
