@@ -177,7 +177,7 @@ impl Iterator for Arrivals {
         });
         let class = class.unwrap_or_else(|| shares.iter().rposition(|&share| share > 0.0).unwrap_or(0));
         let place = (self.count % 5) as usize;
-        let seen = self.count.min(5).max(1) as f64;
+        let seen = self.count.clamp(1, 5) as f64;
         let told = seen / (self.at - self.last[place]).max(1e-6);
         self.last[place] = self.at;
         self.count += 1;
