@@ -8,7 +8,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use rt_core::{BatchView, Instant, Shield, Span, StreamSpec, System};
+use rt_core::{
+    BatchView, Instant, LEARNED_INPUTS, LearnedScale, LoadMonitor, Net, Selector, Shield, Span, StreamSpec,
+    System,
+};
 use steady::Steady;
 
 const LENGTHS: [usize; 3] = [8, 64, 512];
@@ -102,6 +105,22 @@ fn select(c: &mut Criterion) {
             selector.wish(black_box(&BatchView { now, size: 1, waiting: 8, slack }))
         });
     });
+    // What a network costs that nothing is 0 in at first; behind a rectifier about half is.
+    for (name, width) in [("wish of a network of 32 × 2", 32), ("wish of a network of 256 × 2", 256)] {
+        let variants = selector.variants().to_vec();
+        let widths = [LEARNED_INPUTS, width, width, variants.len()];
+        let weights = Net::weights_of(&widths).expect("few");
+        let weights: Vec<f32> = (0..weights).map(|i| ((i * 7919) % 1001) as f32 / 5e3 - 0.1).collect();
+        let net = Net::new(widths, weights).expect("valid");
+        let scale = LearnedScale { requests: 8, slack, rate_per_s: 1e6 };
+        let mut learned = Selector::learned(variants, net, scale, LoadMonitor::default()).expect("valid");
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                now = now + Span::from_nanos(1_000);
+                learned.wish(black_box(&BatchView { now, size: 1, waiting: 8, slack }))
+            });
+        });
+    }
     group.finish();
 }
 

@@ -5,8 +5,9 @@ mod counting;
 use counting::allocations;
 use rt_core::{
     Action, Arrival, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant,
-    LatencyProfile, LoadMonitor, Outcome, Ran, SafeModeConfig, Scheduler, SchedulerConfig, SelectTable,
-    SelectTables, Selector, Shield, Span, StreamId, StreamSpec, Variant, Workers,
+    LEARNED_INPUTS, LatencyProfile, LearnedScale, LoadMonitor, Net, Outcome, Ran, SafeModeConfig, Scheduler,
+    SchedulerConfig, SelectTable, SelectTables, Selector, Shield, Span, StreamId, StreamSpec, Variant,
+    Workers,
 };
 
 /// What was seen, in fixed space.
@@ -270,10 +271,21 @@ fn selecting_a_variant_allocates_nothing() {
     let variants = [(workers.profile, 0.5), (slower, 0.9)].map(|(p, a)| Variant { profile: p, accuracy: a });
     let table = |rate| SelectTable::new(rate, Span::from_nanos(P), 2, [0, 1, 1, 1]).expect("a table");
     let load = LoadMonitor::new(Span::from_nanos(10 * P)).expect("a window");
-    let selector = Selector::new(variants, [1e6, 1e7].map(table), load).expect("valid").sparing(1e9);
+    let selector = Selector::new(variants.clone(), [1e6, 1e7].map(table), load).expect("valid").sparing(1e9);
     caller.scheduler.set_selector(Some(selector)).expect("made for it");
     let seen = caller.silently("selection", |c| c.load(P, 10_000));
     assert!(seen.served > 9_000, "{seen:?}");
+    let widths = [LEARNED_INPUTS, 256, 256, 2];
+    let weights: Vec<f32> =
+        (0..Net::weights_of(&widths).expect("few")).map(|i| (i % 7) as f32 - 3.0).collect();
+    let net = Net::new(widths, weights).expect("valid");
+    let scale = LearnedScale { requests: 8, slack: Span::from_nanos(40 * P), rate_per_s: 1e6 };
+    let learned = Selector::learned(variants, net, scale, LoadMonitor::default()).expect("valid");
+    let tables = caller.scheduler.selector().cloned();
+    caller.scheduler.set_selector(Some(learned)).expect("made for it");
+    let seen = caller.silently("a network's selection", |c| c.load(P, 10_000));
+    assert!(seen.served > 9_000, "{seen:?}");
+    caller.scheduler.set_selector(tables).expect("made for it");
     let mut fresh = SelectTables::new([1e5, 1e6, 1e7].map(table), 2).expect("for two variants");
     let seen = caller.silently("an exchange of tables", |c| {
         for _ in 0..100 {

@@ -6,8 +6,9 @@ use harness::load::{Bench, Setup, guarded, ns, setup, shield_of};
 use harness::{Dice, Harness, config};
 use proptest::prelude::*;
 use rt_core::{
-    BatchView, Cause, Dispatch, Instant, LatencyProfile, LoadMonitor, Outcome, Scheduler, SelectError,
-    SelectTable, SelectTables, Selector, Shield, StreamSpec, Variant, VariantSelector, Workers,
+    BatchView, Cause, Dispatch, Instant, LEARNED_INPUTS, LatencyProfile, LearnedScale, LoadMonitor, Net,
+    Outcome, Scheduler, SelectError, SelectTable, SelectTables, Selector, Shield, StreamSpec, Variant,
+    VariantSelector, Workers,
 };
 
 /// The base, and up to four more variants; most are slower, some take no full batch.
@@ -66,6 +67,27 @@ impl VariantSelector for Erratic {
     }
 }
 
+/// Asks a network of any shape with any weights, some of them as large as they may be.
+fn learned(setup: &Setup, dice: &mut Dice) -> Selector {
+    let variants = variants(&setup.config.workers[0], dice);
+    let mut widths = vec![LEARNED_INPUTS];
+    widths.extend((0..dice.within(0, 2)).map(|_| dice.within(1, 24) as usize));
+    widths.push(variants.len());
+    let weights: Vec<f32> = (0..Net::weights_of(&widths).expect("few"))
+        .map(|_| (dice.within(0, 2_000_000) as f32 - 1e6) / [1.0, 1e3, 1e6][dice.within(0, 2) as usize])
+        .collect();
+    let net = Net::new(widths, weights).expect("valid");
+    let scale = LearnedScale {
+        requests: dice.within(1, 20) as usize,
+        slack: ns(dice.within(1, 300)),
+        rate_per_s: dice.within(1, 400) as f64 * 1e6,
+    };
+    let load = LoadMonitor::new(ns(dice.within(1, 300))).expect("valid");
+    let selector = Selector::learned(variants, net, scale, load).expect("valid");
+    let capacity = setup.config.workers[0].capacity_per_s();
+    if dice.within(0, 2) == 0 { selector.sparing(capacity) } else { selector }
+}
+
 /// Batches take what their variant takes at most, or less. Tells each choice: when, variant, time.
 fn run(
     setup: &Setup,
@@ -105,6 +127,16 @@ proptest! {
         let variants = selector.variants().len();
         let spare = SelectTables::new(tables(variants, &mut dice), variants).expect("valid");
         let (bench, _) = run(&setup, selector, Some(spare));
+        prop_assert_eq!(bench.harness.mandatory_misses(), []);
+        prop_assert_eq!(bench.harness.causes(), []);
+        prop_assert!(bench.harness.scheduler.shield().is_some());
+    }
+
+    #[test]
+    fn whatever_a_network_wishes_no_promise_breaks(setup in setup(), guard in 0u64..4) {
+        let setup = guarded(setup, guard);
+        let mut dice = Dice(setup.seed ^ 58);
+        let (bench, _) = run(&setup, learned(&setup, &mut dice), None);
         prop_assert_eq!(bench.harness.mandatory_misses(), []);
         prop_assert_eq!(bench.harness.causes(), []);
         prop_assert!(bench.harness.scheduler.shield().is_some());

@@ -1,10 +1,13 @@
 //! Which variant of a model a batch would best be run with: a wish of a rule, for what waits, how much time is left and how
 //! much comes. The shield decides whether the wish is granted.
 //!
-//! The rule that is there reads tables made ahead, after RAMSIS (Mendoza et al., EuroSys 2024): one table for each of several
-//! arrival rates, and a sliding window over arrivals that tells which of them to read.
+//! One rule reads tables made ahead, after RAMSIS (Mendoza et al., EuroSys 2024): one table for each of several arrival
+//! rates, and a sliding window over arrivals that tells which of them to read. Another asks a network that was trained, after
+//! Jha et al. ("Learned Best-Effort LLM Serving", 2024).
 
+mod learned;
 mod load;
+mod net;
 mod rule;
 mod table;
 mod tables;
@@ -14,7 +17,10 @@ use alloc::boxed::Box;
 use crate::profile::LatencyProfile;
 use crate::time::{Instant, Span};
 
+use learned::LearnedRule;
+pub use learned::{LEARNED_INPUTS, LearnedScale};
 pub use load::LoadMonitor;
+pub use net::{MAX_NET_LAYERS, MAX_NET_WEIGHT, MAX_NET_WIDTH, Net};
 use rule::TableRule;
 pub use rule::{BatchView, Boxed, VariantSelector};
 pub use table::SelectTable;
@@ -119,6 +125,14 @@ pub enum SelectError {
         /// The accuracy of the variant before, or 0.
         least: f64,
     },
+    /// A weight of a network that is no number, or absurd.
+    #[error("weight[{index}] = {weight}: must be in -{MAX_NET_WEIGHT}..={MAX_NET_WEIGHT}")]
+    Weight {
+        /// Which, layer after layer.
+        index: usize,
+        /// Its value.
+        weight: f32,
+    },
     /// Variant 0 must be the one that the workers' profile, and so the promise, is about.
     #[error("variant[0].profile is not that of the workers")]
     Base,
@@ -146,6 +160,22 @@ impl Selector {
         let variants = variants.into();
         let tables = SelectTables::new(tables, variants.len())?;
         Self::of(variants, TableRule { tables, load, last: 0 })
+    }
+
+    /// Asks `net`, which is shown a batch as parts of `scale` and has an output for each of `variants`, which rise in accuracy;
+    /// the first is the base.
+    ///
+    /// # Errors
+    /// As [`Selector::of`]; a scale that is not above 0, or a network of other inputs or outputs.
+    pub fn learned(
+        variants: impl Into<Box<[Variant]>>,
+        net: Net,
+        scale: LearnedScale,
+        load: LoadMonitor,
+    ) -> Result<Self, SelectError> {
+        let variants = variants.into();
+        let rule = LearnedRule::new(net, scale, load, variants.len())?;
+        Self::of(variants, rule)
     }
 
     /// Has `rule` choose among `variants`, which rise in accuracy; the first is the base.

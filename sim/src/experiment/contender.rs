@@ -1,4 +1,4 @@
-//! Who is compared: policies that schedule one model, pick among several, share workers among services, serve pipelines, or place variants.
+//! Who is compared: policies that schedule one model, pick among several, share workers among services, serve pipelines, place variants, or route classes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use super::fleet::ServingKind;
+use super::routed::RouterKind;
 use crate::cluster::Allocation;
 use crate::pipeline::PipelineKind;
 use crate::policy::{PolicyKind, SharedKind};
@@ -24,6 +25,8 @@ pub enum Contender {
     Pipeline(PipelineKind),
     /// Which variant of which service a device of a cluster holds; with the best plan it goes by how devices batch.
     Allocation(Allocation),
+    /// Which model answers a request of which class.
+    Routing(RouterKind),
 }
 
 impl Contender {
@@ -56,6 +59,7 @@ impl Contender {
             Self::Sharing(kind) => kind.name(),
             Self::Pipeline(kind) => kind.name(),
             Self::Allocation(kind) => kind.name(),
+            Self::Routing(kind) => kind.name(),
         }
     }
 }
@@ -86,11 +90,15 @@ impl FromStr for Contender {
         if let Some(kind) = Allocation::OTHERS.into_iter().find(|kind| kind.name() == name) {
             return Ok(Self::Allocation(kind));
         }
+        if let Some(kind) = RouterKind::ALL.into_iter().find(|kind| kind.name() == name) {
+            return Ok(Self::Routing(kind));
+        }
         let all =
             PolicyKind::ALL.map(PolicyKind::name).into_iter().chain(ServingKind::ALL.map(ServingKind::name));
         let all = all.chain(SharedKind::RIVALS.map(SharedKind::name));
         let all = all.chain(PipelineKind::ALL.map(PipelineKind::name));
         let all = all.chain(Allocation::OTHERS.map(Allocation::name));
+        let all = all.chain(RouterKind::ALL.map(RouterKind::name));
         Err(format!("must be one of {}", all.collect::<Vec<_>>().join(", ")))
     }
 }

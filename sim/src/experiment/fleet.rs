@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use research::learned::Schooling;
 use research::ramsis::{self, Batching, Flavour, PolicySet, RoundRobin, Spec};
 use research::select::{self, Demand, Effort};
 use research::serving::{
@@ -61,11 +62,13 @@ pub enum ServingKind {
     WeirTables,
     /// The daemon's scheduler with the most accurate variant that gives up nothing that waits.
     WeirAccurate,
+    /// The daemon's scheduler with a network that was trained on it.
+    WeirLearned,
 }
 
 impl ServingKind {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Fastest,
         Self::MostAccurate,
         Self::Jellyfish,
@@ -75,6 +78,7 @@ impl ServingKind {
         Self::SharedQueue,
         Self::WeirTables,
         Self::WeirAccurate,
+        Self::WeirLearned,
     ];
 
     /// Its name.
@@ -90,6 +94,7 @@ impl ServingKind {
             Self::SharedQueue => "shared-queue",
             Self::WeirTables => "weir-tables",
             Self::WeirAccurate => "weir-accurate",
+            Self::WeirLearned => "weir-learned",
         }
     }
 }
@@ -153,6 +158,9 @@ impl Fleet {
             ServingKind::SharedQueue => Planned::Shared(self.shared(loads)?),
             ServingKind::WeirTables => Planned::Weir(Box::new(Scheduled::by_tables(self)?)),
             ServingKind::WeirAccurate => Planned::Weir(Box::new(Scheduled::accurate(self)?)),
+            ServingKind::WeirLearned => {
+                Planned::Weir(Box::new(Scheduled::learned(self, &Schooling::default())?))
+            }
         })
     }
 

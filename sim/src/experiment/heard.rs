@@ -90,6 +90,8 @@ impl Heard {
             Quantity::InUse => self.in_use_on_average(),
             // That is of the cell, or of clusters.
             Quantity::Certified | Quantity::AccuracyDrop | Quantity::Offered => None,
+            // Nor do requests of classes come by here.
+            Quantity::Worth | Quantity::Windows(_) | Quantity::Routed(..) | Quantity::Unavailable(_) => None,
         };
         number.unwrap_or(f64::NAN)
     }

@@ -11,6 +11,7 @@ mod profile;
 mod quantity;
 mod raw;
 mod results;
+mod routed;
 mod scheduled;
 mod service;
 mod sharing;
@@ -37,6 +38,7 @@ pub use fleet::ServingKind;
 pub use profile::Data;
 pub use quantity::Quantity;
 pub use results::{Cell, Results};
+pub use routed::RouterKind;
 
 /// The most cells times runs of an experiment.
 const MAX_RUNS: usize = 1_000_000;
@@ -73,6 +75,8 @@ struct Arrivals {
     mean: f64,
     /// Of several services, instead of the process.
     recorded: Option<cluster::Recorded>,
+    /// Of classes that are routed, instead of the process.
+    redrawn: Option<routed::Redrawn>,
 }
 
 /// How many requests come.
@@ -207,8 +211,8 @@ impl Experiment {
         unique("arrivals", self.arrivals.iter().map(|arrivals| &arrivals.name))?;
         unique("policies", self.policies.iter())?;
         unique("x", self.x.values.iter())?;
-        let is_cluster = self.systems.iter().any(|system| system.cluster.is_some());
-        for policy in self.policies.iter().filter(|_| !is_cluster) {
+        let is_other = self.systems.iter().any(|system| system.cluster.is_some() || system.router.is_some());
+        for policy in self.policies.iter().filter(|_| !is_other) {
             let picks = matches!(policy, Contender::Serving(_));
             if let Some(other) = self.systems.iter().find(|system| system.fleet.is_some() != picks) {
                 let reason = if picks { "needs a fleet" } else { "cannot serve a fleet" };
@@ -228,6 +232,7 @@ impl Experiment {
         }
         self.check_pipelines()?;
         self.check_clusters()?;
+        self.check_routers()?;
         match self.size() {
             size if size > MAX_RUNS => {
                 Err(refuse("runs", self.runs, format!("makes {size} runs in all, at most {MAX_RUNS}")))
@@ -246,10 +251,14 @@ impl Arrivals {
             Process::open(recording, &path)
                 .map_err(|error| refuse(field("process.file"), path.display(), error))
         };
-        let mut recorded = None;
+        let (mut recorded, mut redrawn) = (None, None);
         let process = match &raw.process {
             raw::Process::Services(counts) => {
                 recorded = Some(cluster::Recorded::new(&field("process"), counts, data)?);
+                None
+            }
+            raw::Process::Redrawn(raw) => {
+                redrawn = Some(raw.clone());
                 None
             }
             raw::Process::Adversarial => None,
@@ -273,7 +282,8 @@ impl Arrivals {
             // Whatever is wrong with its shape is wrong at every rate.
             process.arrivals(1.0, 0).map_err(wrong)?;
         }
-        Ok(Self { name: raw.name.clone(), process, declare: raw.declare, jitter, mean: raw.mean.0, recorded })
+        let (name, mean) = (raw.name.clone(), raw.mean.0);
+        Ok(Self { name, process, declare: raw.declare, jitter, mean, recorded, redrawn })
     }
 }
 

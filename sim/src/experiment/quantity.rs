@@ -42,6 +42,14 @@ pub enum Quantity {
     /// Of several services: the load that the policy's own test of admission lets in, as a part of what the workers could do
     /// at best.
     Certified,
+    /// Of classes: what answers are worth on average, as a part of the best there could be.
+    Worth,
+    /// Of classes: the share of windows of 20 requests that are worth at least so many percent of the best.
+    Windows(u8),
+    /// Of classes: the share of the requests of a class that go to a model, both counted from 1.
+    Routed(u8, u8),
+    /// Of classes: whether more than so many percent of the requests are late.
+    Unavailable(u8),
 }
 
 impl Quantity {
@@ -84,13 +92,26 @@ impl Quantity {
             Self::AccuracyDrop => "largest drop of accuracy in ten seconds, points".to_owned(),
             Self::Offered => "requests that come a second".to_owned(),
             Self::Certified => "load that is admitted, % of the workers' time".to_owned(),
+            Self::Worth => "worth of the answers, % of the best".to_owned(),
+            Self::Windows(least) => format!("windows of 20 requests worth at least {least} %, %"),
+            Self::Routed(class, model) => format!("requests of class {class} to model {model}, %"),
+            Self::Unavailable(most) => format!("runs in which more than {most} % are late, %"),
         }
     }
 
     /// Whether the larger of two is the better one.
     #[must_use]
     pub const fn is_more_better(self) -> bool {
-        matches!(self, Self::Goodput | Self::Batch | Self::Accuracy | Self::AccuracyOfAll | Self::Certified)
+        matches!(
+            self,
+            Self::Goodput
+                | Self::Batch
+                | Self::Accuracy
+                | Self::AccuracyOfAll
+                | Self::Certified
+                | Self::Worth
+                | Self::Windows(_)
+        )
     }
 
     /// What it is multiplied with to be told.
@@ -100,6 +121,7 @@ impl Quantity {
             Self::Misses | Self::Violations | Self::Unannounced | Self::Announced | Self::Lost => 100.0,
             Self::Accuracy | Self::AccuracyOfAll | Self::AccuracyDrop => 100.0,
             Self::Certified | Self::InUse => 100.0,
+            Self::Worth | Self::Windows(_) | Self::Routed(..) | Self::Unavailable(_) => 100.0,
             _ => 1.0,
         }
     }
@@ -125,6 +147,10 @@ impl fmt::Display for Quantity {
             Self::AccuracyDrop => f.write_str("accuracy-drop"),
             Self::Offered => f.write_str("offered"),
             Self::Certified => f.write_str("certified"),
+            Self::Worth => f.write_str("worth"),
+            Self::Windows(least) => write!(f, "windows({least})"),
+            Self::Routed(class, model) => write!(f, "routed({class},{model})"),
+            Self::Unavailable(most) => write!(f, "unavailable({most})"),
         }
     }
 }
@@ -135,10 +161,13 @@ impl FromStr for Quantity {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(found) = Self::ALL
             .into_iter()
-            .chain([Self::Lost, Self::InUse, Self::AccuracyDrop, Self::Offered, Self::Certified])
+            .chain([Self::Lost, Self::InUse, Self::AccuracyDrop, Self::Offered, Self::Certified, Self::Worth])
             .find(|quantity| quantity.to_string() == text)
         {
             return Ok(found);
+        }
+        if let Some(of_classes) = Self::of_classes(text) {
+            return of_classes;
         }
         let window = text.strip_prefix("strictest(").and_then(|rest| rest.strip_suffix(')')?.parse().ok());
         match window {
@@ -148,6 +177,23 @@ impl FromStr for Quantity {
                 let names: Vec<_> = Self::ALL.iter().map(ToString::to_string).collect();
                 Err(format!("must be one of {}", names.join(", ")))
             }
+        }
+    }
+}
+
+impl Quantity {
+    /// `windows(P)`, `unavailable(P)` and `routed(CLASS,MODEL)`.
+    fn of_classes(text: &str) -> Option<Result<Self, String>> {
+        let (name, rest) = text.split_once('(')?;
+        let numbers: Vec<Option<u8>> =
+            rest.strip_suffix(')')?.split(',').map(|number| number.trim().parse().ok()).collect();
+        match (name, &numbers[..]) {
+            ("windows", &[Some(percent @ 0..=100)]) => Some(Ok(Self::Windows(percent))),
+            ("unavailable", &[Some(percent @ 0..=100)]) => Some(Ok(Self::Unavailable(percent))),
+            ("routed", &[Some(class @ 1..), Some(model @ 1..)]) => Some(Ok(Self::Routed(class, model))),
+            ("windows" | "unavailable", _) => Some(Err("must be of a number in 0..=100".to_owned())),
+            ("routed", _) => Some(Err("must be of a class and a model, both in 1..=255".to_owned())),
+            _ => None,
         }
     }
 }

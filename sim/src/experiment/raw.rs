@@ -81,6 +81,8 @@ pub(super) struct System {
     pub(super) pipeline: Option<super::pipeline::Raw>,
     /// Or devices of several classes, and services with variants that are placed on them.
     pub(super) cluster: Option<super::cluster::Raw>,
+    /// Or workers that hold all models, and requests of several classes that are routed to them.
+    pub(super) router: Option<super::routed::Raw>,
     /// More accurate variants of the model, by rising accuracy, that `weir` may let answer in lulls; the workers'
     /// own is the base.
     #[serde(default)]
@@ -285,6 +287,9 @@ pub(super) enum Process {
     /// Several services at rates that change: a CSV, or one compressed by gzip, with how many requests came to a service in a second.
     #[serde(rename_all = "kebab-case")]
     Services(super::cluster::Counts),
+    /// Poisson, at a rate that is drawn anew now and then, of classes that are routed: times what `x` says.
+    #[serde(rename_all = "kebab-case")]
+    Redrawn(super::routed::Redrawn),
 }
 
 /// What each stream declares: the most of its shape that is certified.

@@ -177,6 +177,7 @@ impl System {
             sharing: Some(sharing),
             pipeline: None,
             cluster: None,
+            router: None,
         })
     }
 }

@@ -43,9 +43,15 @@ impl Experiment {
         let points = self.points()?;
         let runs = self.runs as usize;
         let quantities = self.quantities();
+        let prepared = self.prepare();
         let run = |index: usize| -> Result<(Vec<f64>, Moments), ExperimentError> {
             let point = &points[index / runs];
             let seed = u64::from(self.seed) + (index % runs) as u64;
+            if let Some(routed) = &point.system.router {
+                let told = self.route(routed, (point.arrivals, point.x), point.policy, &prepared, seed);
+                tick();
+                return Ok((told, Moments::new()));
+            }
             if let Some(cluster) = &point.system.cluster {
                 let told = self.play_cluster(
                     cluster,
@@ -189,7 +195,7 @@ impl Experiment {
     }
 
     /// The quantities that are told, and those that tables and figures ask for.
-    fn quantities(&self) -> Vec<Quantity> {
+    pub(super) fn quantities(&self) -> Vec<Quantity> {
         let mut all = Quantity::ALL.to_vec();
         let asked = self.tables.iter().map(|t| t.measure).chain(self.figures.iter().map(|f| f.measure));
         let offered = self.figures.iter().any(|figure| figure.over_time).then_some(Quantity::Offered);
@@ -257,7 +263,7 @@ impl Experiment {
             }
             (Contender::Policy(kind), ..) => kind.play(problem, queue, arrivals, order, service, &mut heard),
             (Contender::Serving(_) | Contender::Sharing(_), ..)
-            | (Contender::Pipeline(_) | Contender::Allocation(_), ..) => {
+            | (Contender::Pipeline(_) | Contender::Allocation(_) | Contender::Routing(_), ..) => {
                 unreachable!("checked when the experiment was read")
             }
         };

@@ -13,6 +13,7 @@ use super::fleet::Fleet;
 use super::pipeline;
 use super::profile::{self, Data};
 use super::raw::{self, Declare, System as Raw, Theorem, Workers as RawWorkers};
+use super::routed::Routed;
 use super::service::Service;
 use super::sharing::Sharing;
 use super::{ExperimentError, refuse};
@@ -43,6 +44,8 @@ pub(super) struct System {
     pub(super) pipeline: Option<Arc<Planned>>,
     /// Instead of the workers and streams.
     pub(super) cluster: Option<Arc<Cluster>>,
+    /// Instead of all of these.
+    pub(super) router: Option<Arc<Routed>>,
 }
 
 /// What a system can be promised.
@@ -71,6 +74,8 @@ impl System {
             ("fleet", raw.fleet.is_some()),
             ("sharing", raw.sharing.is_some()),
             ("pipeline", raw.pipeline.is_some()),
+            ("cluster", raw.cluster.is_some()),
+            ("router", raw.router.is_some()),
             ("service", service.stall() > Span::ZERO),
         ];
         match there.iter().find(|(name, there)| *there && *name != own) {
@@ -94,6 +99,25 @@ impl System {
         }
     }
 
+    /// One with nothing but a stream that is promised nothing, for those whose requests come otherwise.
+    pub(super) fn bare(raw: &Raw, service: Service) -> Self {
+        let stream = written::Stream { name: "s0".to_owned(), ..written::Stream::default() };
+        Self {
+            name: raw.name.clone(),
+            written: Self::stands_in(raw, vec![stream]),
+            service,
+            periods: vec![None],
+            queue: raw.queue,
+            accuracy: Vec::new(),
+            selector: None,
+            fleet: None,
+            sharing: None,
+            pipeline: None,
+            cluster: None,
+            router: None,
+        }
+    }
+
     /// Checks `raw`, the `index`th of its experiment, whose batches take as `service` says unless it says otherwise.
     pub(super) fn new(
         index: usize,
@@ -103,6 +127,9 @@ impl System {
     ) -> Result<Self, ExperimentError> {
         let field = |name: &str| format!("system[{index}].{name}");
         let service = raw.service.as_ref().unwrap_or(service).clone();
+        if let Some(router) = &raw.router {
+            return Self::of_router(&field, raw, router, service);
+        }
         if let Some(cluster) = &raw.cluster {
             return Self::of_cluster(&field, raw, cluster, service, data);
         }
@@ -167,7 +194,7 @@ impl System {
             streams,
         };
         let (name, queue) = (raw.name.clone(), raw.queue);
-        let (selector, sharing, cluster) = (None, None, None);
+        let (selector, sharing, cluster, router) = (None, None, None, None);
         let mut system = Self {
             name,
             written,
@@ -180,6 +207,7 @@ impl System {
             sharing,
             pipeline,
             cluster,
+            router,
         };
         // Whatever is wrong with it is wrong with every declaration.
         let any = written::Arrivals { windows: vec![(1, number(MAX_SPAN))], ..written::Arrivals::default() };
@@ -232,6 +260,10 @@ impl System {
             let load = sharing.certify(SharedKind::Device)?;
             let problem = Problem::from_raw(self.written.clone()).ok()?;
             return Some(Certified { rate: sharing.rate(load), problem, declared: None });
+        }
+        if self.router.is_some() {
+            let problem = Problem::from_raw(self.written.clone()).ok()?;
+            return Some(Certified { rate: f64::NAN, problem, declared: None });
         }
         if self.pipeline.is_some() {
             // Nothing is promised yet: constraints are looked at, and no more.

@@ -182,7 +182,7 @@ impl Experiment {
 fn up_to(cells: impl Iterator<Item = (f64, Option<Estimate>)>) -> String {
     let mut all: Vec<_> = cells.collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let clean = all.iter().take_while(|(_, estimate)| estimate.is_some_and(|e| e.mean == 0.0));
+    let clean = all.iter().take_while(|(_, estimate)| estimate.is_some_and(|e| e.n > 0 && e.mean == 0.0));
     clean.last().map_or_else(|| "–".to_owned(), |(x, _)| x.to_string())
 }
 

@@ -124,20 +124,8 @@ impl System {
         data: &Data,
     ) -> Result<Self, ExperimentError> {
         Self::nothing_beside("cluster", (field, raw, &service), "must be none of a cluster")?;
-        let stream = written::Stream { name: "s0".to_owned(), ..written::Stream::default() };
-        Ok(Self {
-            name: raw.name.clone(),
-            written: Self::stands_in(raw, vec![stream]),
-            service,
-            periods: vec![None],
-            queue: raw.queue,
-            accuracy: Vec::new(),
-            selector: None,
-            fleet: None,
-            sharing: None,
-            pipeline: None,
-            cluster: Some(Arc::new(of(&|name: &str| field(&format!("cluster.{name}")), cluster, data)?)),
-        })
+        let cluster = of(&|name: &str| field(&format!("cluster.{name}")), cluster, data)?;
+        Ok(Self { cluster: Some(Arc::new(cluster)), ..Self::bare(raw, service) })
     }
 }
 
