@@ -192,8 +192,10 @@ fn services_whose_demand_swaps_are_placed_anew_twice_and_a_restart_goes_on_from_
     let mut after = before;
     for (demand, best) in [(SWAPPED, best[1]), (FIRST, best[0])] {
         set(&senders, demand);
-        let accuracy = settled(&daemon, demand);
-        assert!(accuracy >= best - 1.0, "{accuracy} of {best}: {}", placement(&daemon));
+        // Where the machine has held the senders up, more was expected for a while than is asked.
+        eventually(&format!("a plan within a point of {best}"), || {
+            Some(settled(&daemon, demand)).filter(|&accuracy| accuracy >= best - 1.0)
+        });
         let (then, now) = (after, workers(&daemon));
         let (more, less) = if demand == SWAPPED { (2, 0) } else { (0, 2) };
         assert!(now[less] < then[less] && now[more] > then[more], "{then:?} {now:?}");
