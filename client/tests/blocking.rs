@@ -390,7 +390,8 @@ fn a_daemon_that_does_not_answer_or_speaks_another_version_is_told() {
         peer.expect_end();
     });
     let silent = Client::connect_with(mock.path(), impatient()).unwrap_err();
-    assert_eq!(silent.to_string(), "HELLO: nothing after 250 ms");
+    let told = "HELLO: nothing after 250 ms; a daemon that starts answers once its models are loaded";
+    assert_eq!(silent.to_string(), told);
     mock.finish();
     let mock = Mock::serve(|peer| {
         let id = peer.expect(Kind::Hello);
