@@ -14,7 +14,7 @@ const HELD_OUT: u64 = 0x5eed_0000_0000;
 /// How a router is trained. The defaults suit a CPU; what Jha et al. have (their appendix A) is in brackets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
-    /// The widths of its hidden layers [256, 256].
+    /// The widths of its hidden layers; 256, 256 in the paper.
     pub hidden: Vec<usize>,
     /// Which rates come, in requests a second, at each of which so many requests come on average.
     pub low: f64,
@@ -26,17 +26,17 @@ pub struct Training {
     pub episodes: usize,
     /// Requests of an episode.
     pub requests: usize,
-    /// Steps of the optimiser after each episode [1.2 million in all].
+    /// Steps of the optimiser after each episode; 1.2 million in all in the paper.
     pub steps: usize,
-    /// Decisions in a step [1024].
+    /// Decisions in a step; 1024 in the paper.
     pub batch: usize,
     /// Decisions that are remembered.
     pub replay: usize,
-    /// Of Adam, at first; a tenth of it at the end [0.0001].
+    /// Of Adam, at first; a tenth of it at the end; 0.0001 in the paper.
     pub learning_rate: f64,
-    /// What the next decision's worth counts [0.99].
+    /// What the next decision's worth counts; 0.99 in the paper.
     pub discount: f64,
-    /// Steps after which the target network is brought up to date [500].
+    /// Steps after which the target network is brought up to date; 500 in the paper.
     pub target_every: usize,
     /// Episodes after which the router is tried on loads that it is not trained on, and the best so far kept.
     pub try_every: usize,
