@@ -19,6 +19,7 @@ use weir_serve::service::Service;
 
 use crate::controller;
 use crate::hardware::Watch;
+use crate::loading::unless_stopped;
 use crate::notifications::Notifications;
 use crate::oip::Oip;
 use crate::overview::Overview;
@@ -52,12 +53,20 @@ pub(crate) fn run(
     let mut services = Vec::new();
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     let (profiled, audience) = (plan.profiled.clone(), Arc::clone(&notifications) as Arc<dyn Audience>);
-    for device in plan.into_devices() {
-        let (places, plans): (Vec<_>, Vec<_>) = device.into_iter().unzip();
-        let (started, mut own) = Service::start(plans, config.safe_mode, &audience, realtime, &[])?;
-        services.extend(places.into_iter().zip(started));
-        threads.append(&mut own);
-    }
+    let load = || {
+        for device in plan.into_devices() {
+            let (places, plans): (Vec<_>, Vec<_>) = device.into_iter().unzip();
+            let (started, mut own) = Service::start(plans, config.safe_mode, &audience, realtime, &[])?;
+            services.extend(places.into_iter().zip(started));
+            threads.append(&mut own);
+        }
+        anyhow::Ok(())
+    };
+    let clean_up = || {
+        listener.remove();
+        notifications.close();
+    };
+    unless_stopped(stop, clean_up, load).context("loading")??;
     services.sort_by_key(|&(place, _)| place);
     let services = services.into_iter().map(|(_, service)| service).collect();
     if realtime {

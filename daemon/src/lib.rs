@@ -10,6 +10,7 @@ mod controller;
 mod daemon;
 pub mod errors;
 mod hardware;
+mod loading;
 mod local;
 mod notifications;
 mod oip;

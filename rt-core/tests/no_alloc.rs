@@ -344,7 +344,7 @@ fn lost_workers_and_failed_engines_allocate_nothing() {
                     c.poll();
                 }
                 if c.done[0].take().is_some() {
-                    c.scheduler.handle_completion(Instant::from_nanos(c.now), 0, Ran::Failed);
+                    c.scheduler.handle_completion(Instant::from_nanos(c.now), 0, Ran::Failed(Span::ZERO));
                     c.poll();
                 }
                 c.load(P, 50);

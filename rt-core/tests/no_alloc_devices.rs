@@ -155,7 +155,7 @@ fn passes_without_allocating(config: &PipelineConfig, specs: [StreamSpec; 2]) {
             for (worker, end) in workers.iter_mut().enumerate() {
                 if let Some(started) = end.take_if(|end| Instant::from_nanos(*end) <= now) {
                     let ran = if step % 997 == 0 {
-                        Ran::Failed
+                        Ran::Failed(now.since(Instant::from_nanos(started)))
                     } else {
                         Ran::Done(now.since(Instant::from_nanos(started)))
                     };

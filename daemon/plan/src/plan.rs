@@ -9,6 +9,8 @@ mod rate;
 mod select;
 mod selection;
 mod stalls;
+#[cfg(test)]
+mod tests;
 mod variants;
 
 use std::path::PathBuf;
@@ -144,14 +146,17 @@ pub enum PlanError {
     Stalls { source: Box<Self>, share: f64, batch: usize, likely: Span, bound: Span },
     #[error("{source}; {proposal}")]
     Declare { source: Box<Self>, proposal: Box<Proposal> },
+    /// Two or more of the others, of as many services and devices.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<Self>),
 }
 
 impl Plan {
     /// Computes what `config` can promise, from the manifest and profile that it names.
     ///
     /// # Errors
-    /// If a file is missing or does not fit, or a promise cannot hold: the message names service,
-    /// stream and constraint.
+    /// If a file is missing or does not fit, or promises cannot hold: the message names service, stream and constraint of each
+    /// service, and each device, that cannot be planned.
     pub fn compute(config: &Config) -> Result<Self, PlanError> {
         let profile = Profile::load(&config.daemon.profile)?;
         Self::of(config, resolve_models(config)?, &profile)
@@ -177,20 +182,26 @@ impl Plan {
     ) -> Result<Self, PlanError> {
         prepare_engines(config)?;
         let other_company = Work::other_company(config, &models, profile);
-        let mut devices: Vec<_> =
-            device::compute_all(config, &models, profile, observe)?.into_iter().map(Some).collect();
-        let services: Result<Vec<_>, _> = config
-            .services
-            .iter()
-            .zip(models)
-            .zip(&mut devices)
-            .map(|((service, specs), device)| match device.take().flatten() {
+        let (devices, mut refused) = device::compute_all(config, &models, profile, observe);
+        let mut services = Vec::with_capacity(models.len());
+        for ((service, specs), part) in config.services.iter().zip(models).zip(devices) {
+            let plan = match part {
                 _ if !service.stages.is_empty() => ServicePlan::of_pipeline(service, &specs, profile),
                 Some(part) => ServicePlan::on_device(service, specs, profile, part),
+                // Why is said of its device.
+                None if service.share.is_some() => continue,
                 None => ServicePlan::compute(service, specs, profile),
-            })
-            .collect();
-        Ok(Self { services: services?, profiled: profile.fingerprint().clone(), other_company })
+            };
+            match plan {
+                Ok(plan) => services.push(plan),
+                Err(error) => refused.push(error),
+            }
+        }
+        match refused.len() {
+            0 => Ok(Self { services, profiled: profile.fingerprint().clone(), other_company }),
+            1 => Err(refused.remove(0)),
+            _ => Err(PlanError::Several(refused)),
+        }
     }
 
     /// The services by what they run on, each with its place among all: those of a device together, every other by itself.

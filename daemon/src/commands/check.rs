@@ -62,6 +62,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             }
             match plan {
                 Err(error @ PlanError::Table { .. }) => Err(error.into()),
+                Err(PlanError::Several(all)) => {
+                    match all.into_iter().find(|error| matches!(error, PlanError::Table { .. })) {
+                        Some(error) => Err(error.into()),
+                        None => Ok(whole),
+                    }
+                }
                 _ => Ok(whole),
             }
         });

@@ -57,11 +57,10 @@ pub fn conclude(
 
 /// Whether everything could be read and understood, and the answer is no.
 fn is_refusal(error: &Error) -> bool {
-    use PlanError::{Deadline, Never, Queue, Stream};
     error.chain().any(|cause| {
         let plan = cause.downcast_ref::<PlanError>();
         let certificate = cause.downcast_ref::<CertificateError>();
-        plan.is_some_and(|e| matches!(e, Deadline { .. } | Never { .. } | Queue { .. } | Stream { .. }))
+        plan.is_some_and(refuses)
             || certificate.is_some_and(|e| {
                 matches!(e, CertificateError::Digest { .. } | CertificateError::Contents { .. })
             })
@@ -69,4 +68,13 @@ fn is_refusal(error: &Error) -> bool {
             || cause.is::<Mismatch>()
             || cause.is::<weir_client::Refusal>()
     })
+}
+
+/// Whether a plan is not to be had however it is looked at, rather than that something is missing.
+fn refuses(error: &PlanError) -> bool {
+    use PlanError::{Deadline, Never, Queue, Several, Stream};
+    match error {
+        Several(all) => all.iter().all(refuses),
+        error => matches!(error, Deadline { .. } | Never { .. } | Queue { .. } | Stream { .. }),
+    }
 }

@@ -38,14 +38,18 @@ impl SocketFile {
         socket.set_nonblocking(true)?;
         Ok((socket, Self { path: path.to_owned(), identity: identity(path)? }))
     }
+
+    /// Removes it. It may have been already, and another daemon may have put its own there.
+    pub(super) fn remove(&self) {
+        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // It may have been removed already, and another daemon may have put its own there.
-        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
-            let _ = std::fs::remove_file(&self.path);
-        }
+        self.remove();
     }
 }
 

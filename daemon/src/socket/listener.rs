@@ -34,7 +34,7 @@ const REST: Duration = Duration::from_millis(2);
 pub(crate) struct Listener {
     socket: UnixListener,
     /// `None` if the service manager bound it.
-    _file: Option<SocketFile>,
+    file: Option<SocketFile>,
 }
 
 impl Listener {
@@ -47,10 +47,15 @@ impl Listener {
         let path = &config.socket;
         let at = || format!("daemon.socket = {}", path.display());
         if let Some(socket) = inherited(path).with_context(at)? {
-            return Ok(Self { socket, _file: None });
+            return Ok(Self { socket, file: None });
         }
         let (socket, file) = SocketFile::bind(path, Some(config.socket_mode)).with_context(at)?;
-        Ok(Self { socket, _file: Some(file) })
+        Ok(Self { socket, file: Some(file) })
+    }
+
+    /// Removes its file before its time: nobody finds it any more.
+    pub(crate) fn remove(&self) {
+        self.file.iter().for_each(SocketFile::remove);
     }
 
     /// Accepts until `stop` becomes readable.

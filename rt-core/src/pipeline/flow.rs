@@ -104,12 +104,12 @@ impl PipelineScheduler {
 
     /// Starts a batch of a later stage.
     pub(super) fn start_later(&mut self, now: Instant, stage: usize) -> Option<WorkerId> {
-        let whole = self.first.safe_mode().state().is_suspended();
+        let formed = (self.first.safe_mode().state().is_suspended(), self.first.keeps_apart(now));
         loop {
             if !self.may_start(stage) {
                 return None;
             }
-            let worker = self.later[stage - 1].form(now, whole)?;
+            let worker = self.later[stage - 1].form(now, formed)?;
             if self.later[stage - 1].given_up.is_empty() {
                 let later = &mut self.later[stage - 1];
                 later.pool.batch(worker).iter().for_each(|part| self.sources.run(source_of(part), stage));

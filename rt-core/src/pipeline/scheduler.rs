@@ -236,15 +236,18 @@ impl PipelineScheduler {
         mut became: impl FnMut(usize, usize) -> u32,
     ) {
         let Some(ended) = self.pool_mut(stage).end(now, worker) else { return };
-        match ran {
-            Ran::Done(time) => self.first.stage_ended(now, stage, ended, time),
-            Ran::Failed => self.first.raise_worker_lost(now, 1),
+        let (Ran::Done(time) | Ran::Failed(time)) = ran;
+        let failed = matches!(ran, Ran::Failed(_));
+        self.first.stage_ended(now, stage, ended, time);
+        if failed {
+            let kinds = Scheduler::kinds_of(self.pool(stage).batch(worker));
+            self.first.batch_failed(now, kinds);
         }
         self.calm.end(stage, worker);
         for place in 0..self.pool(stage).batch(worker).len() {
             let source = source_of(&self.pool(stage).batch(worker)[place]);
             let Some(&request) = self.sources.get(source) else { continue };
-            if ran == Ran::Failed {
+            if failed {
                 self.close(now, source, Outcome::Missed(MissReason::EngineFailed));
                 continue;
             }

@@ -45,10 +45,11 @@ impl Later {
 
     /// Something waits. Forms a batch for a worker that is free: of the mandatory requests whose sources came first, then others.
     /// `None` if there is no worker. What can no longer be answered is in `given_up`; then the batch is to be formed anew without what
-    /// else waits of these sources. With `whole` none is made smaller for a request that is nearly late.
-    pub(super) fn form(&mut self, now: Instant, whole: bool) -> Option<WorkerId> {
+    /// else waits of these sources. With `whole` none is made smaller for a request that is nearly late; with `apart` none holds both
+    /// mandatory requests and others.
+    pub(super) fn form(&mut self, now: Instant, (whole, apart): (bool, bool)) -> Option<WorkerId> {
         let worker = self.pool.first_alike()??;
-        self.planner.plan(&View { whole, ..View::new(now, &self.pool, worker, &self.waiting) });
+        self.planner.plan(&View { whole, apart, ..View::new(now, &self.pool, worker, &self.waiting) });
         let (batch, given_up) = (self.pool.batch_mut(worker), &mut self.given_up);
         self.planner.carry_out(
             &mut self.waiting,

@@ -36,6 +36,8 @@ pub(crate) struct View<'a> {
     pub(crate) closed: bool,
     /// Whether no batch is made smaller for a request that is nearly late, so that what has piled up is worked off.
     pub(crate) whole: bool,
+    /// Whether no batch holds both mandatory requests and others.
+    pub(crate) apart: bool,
     /// The most requests that the batch may hold, given how many mandatory ones there are to choose from.
     pub(crate) most: usize,
 }
@@ -45,7 +47,18 @@ impl<'a> View<'a> {
     pub(crate) fn new(now: Instant, pool: &'a Pool, worker: WorkerId, waiting: &'a Waiting) -> Self {
         let kind = pool.kind(worker);
         let most = kind.workers.batch;
-        Self { now, pool, worker, kind, waiting, skip: [0; 3], closed: false, whole: false, most }
+        Self {
+            now,
+            pool,
+            worker,
+            kind,
+            waiting,
+            skip: [0; 3],
+            closed: false,
+            whole: false,
+            apart: false,
+            most,
+        }
     }
 
     /// When a full batch after this one is answered at the earliest.
@@ -162,7 +175,9 @@ impl BatchPlanner {
         let rest = queue.len().saturating_sub(self.first_mandatory(view));
         let size = self.size(view, if spread { full } else { view.most.max(full) }, rest);
         self.take_mandatory(view, size);
-        self.fill(view, size);
+        if self.taken == 0 || !view.apart {
+            self.fill(view, size);
+        }
     }
 
     /// Plans a batch that takes at most `longest` and goes before mandatory requests: what nothing is promised for, and mandatory ones
@@ -188,11 +203,12 @@ impl BatchPlanner {
             return;
         }
         // Places that are left cost little.
-        let more = (size..=most.min(size + mandatory.len())).rev().find(|&more| others(more) >= size);
+        let places = if view.apart { 0 } else { mandatory.len() };
+        let more = (size..=most.min(size + places)).rev().find(|&more| others(more) >= size);
         let size = more.map_or(size, |more| size.max(usize::from(view.kind.paying[more - 1])));
         self.fill(view, size);
         let in_time = mandatory.first().is_some_and(|head| head.deadline >= view.now + profile.bound(size));
-        if self.taken > 0 && in_time {
+        if self.taken > 0 && in_time && !view.apart {
             let run = (size - self.taken).min(mandatory.len());
             self.rows[MANDATORY] = Row { wait: 0, expire: 0, run };
             self.taken += run;
@@ -259,6 +275,9 @@ impl BatchPlanner {
         if let Some(head) = view.waiting.class(MANDATORY).get(self.first_mandatory(view)) {
             let largest = profile.largest_within(head.deadline.since(view.now), most).max(1);
             (most, least) = (largest, least.min(largest));
+        }
+        if view.apart && rest > 0 {
+            return least.max(mandatory.min(most));
         }
         let enough = |&size: &usize| {
             let end = view.now + profile.likely(size);

@@ -269,7 +269,8 @@ impl Scheduler {
     /// Takes a batch for `worker` that takes at most `longest`, of what nothing is promised for. False if there is none.
     pub(super) fn form_batch_ahead(&mut self, now: Instant, worker: WorkerId, longest: Span) -> bool {
         let most = self.most_of_any(worker);
-        let view = View { most, ..View::new(now, &self.pool, worker, &self.waiting) };
+        let apart = self.keeps_apart(now);
+        let view = View { apart, most, ..View::new(now, &self.pool, worker, &self.waiting) };
         self.planner.plan_ahead(&view, longest);
         let batch = self.pool.batch_mut(worker);
         self.planner.carry_out(&mut self.waiting, |request| batch.push(request), |_, _| {});
@@ -336,7 +337,9 @@ impl Scheduler {
     #[inline(never)]
     fn choose(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) {
         let (closed, whole, most) = (!self.config.background, self.keeps_whole(), self.most(now, worker));
-        let view = View { skip, closed, whole, most, ..View::new(now, &self.pool, worker, &self.waiting) };
+        let apart = self.keeps_apart(now);
+        let view =
+            View { skip, closed, whole, apart, most, ..View::new(now, &self.pool, worker, &self.waiting) };
         self.planner.plan(&view);
         let (batch, given_up) = (self.pool.batch_mut(worker), &mut self.given_up);
         self.planner.carry_out(

@@ -162,6 +162,7 @@ impl Scheduler {
             next.to_come.set(usize::from(stream.id.slot), stream.earliest());
         }
         next.stay_demoted(self);
+        next.apart = self.apart;
         next.safe_mode.continue_from(now, &self.safe_mode);
         next.continue_suspensions(now, self.suspensions().0);
         // A worker that was lost since it was warmed up is none that the promise was computed with.

@@ -1,6 +1,7 @@
 //! The scheduler: the one place where it is decided which request runs, when, where, or not at all.
 
 mod accounting;
+mod apart;
 pub(crate) mod batch;
 mod carry_in;
 mod demotion;
@@ -35,6 +36,7 @@ use crate::stalls::StallMonitor;
 use crate::stream::{MissReason, StreamCounts, StreamId};
 use crate::time::{Instant, Span};
 use accounting::Told;
+use apart::Apart;
 use batch::BatchPlanner;
 use carry_in::CarryIn;
 use earliest::Earliest;
@@ -120,6 +122,8 @@ pub struct Scheduler {
     /// A stream waits for what long batches have left: no more are started.
     awaited: bool,
     selection: select::Selection,
+    /// Whether the engine failed on a batch lately.
+    apart: Apart,
     /// Batches are started for mandatory requests alone.
     quiet: bool,
     /// No request is begun after a later one of its stream.
@@ -167,6 +171,7 @@ impl Scheduler {
             vouched: true,
             awaited: false,
             selection: select::Selection::default(),
+            apart: Apart::default(),
             quiet: false,
             in_order: false,
             guest: None,
@@ -201,8 +206,9 @@ impl Scheduler {
         let Some((started, due, reported)) = self.pool.end(now, worker) else { return };
         self.changed = true;
         match ran {
-            Ran::Failed => {
-                self.raise_worker_lost(now, 1);
+            Ran::Failed(time) => {
+                self.note_end(now, (started, due, reported), time);
+                self.batch_failed(now, Self::kinds_of(self.pool.batch(worker)));
                 self.end_batch(now, worker, |_| Outcome::Missed(MissReason::EngineFailed));
             }
             Ran::Done(time) => {

@@ -170,8 +170,8 @@ pub enum Action {
 pub enum Ran {
     /// Results exist for all of it, after the engine ran for this long.
     Done(Span),
-    /// The engine failed; there are no results.
-    Failed,
+    /// The engine failed after this long; there are no results.
+    Failed(Span),
 }
 
 /// Why a stream cannot be added.

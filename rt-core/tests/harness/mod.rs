@@ -85,6 +85,8 @@ pub(crate) struct Harness {
     /// How late the caller wakes up, and hears of an engine that has ended.
     pub(crate) timer_delay: u64,
     pub(crate) completion_delay: u64,
+    /// On whose requests the engine fails, and so on all that run with one of them.
+    pub(crate) spoils: Option<StreamId>,
     /// Everything announced, and when.
     pub(crate) events: Vec<(u64, Event)>,
     pub(crate) resolutions: Vec<(u64, Resolution)>,
@@ -113,6 +115,7 @@ impl Harness {
             now: 0,
             timer_delay: 0,
             completion_delay: 0,
+            spoils: None,
             events: Vec::new(),
             resolutions: Vec::new(),
             begun: Vec::new(),
@@ -254,7 +257,10 @@ impl Harness {
                 Some(worker) => {
                     let run = self.running[worker].take().expect("running");
                     assert!(run.started + run.time <= self.now);
-                    let ran = Ran::Done(Span::from_nanos(run.time));
+                    let spoilt = |request: &Request| Some(request.stream) == self.spoils;
+                    let failed = self.scheduler.batch(worker).iter().any(spoilt);
+                    let time = Span::from_nanos(run.time);
+                    let ran = if failed { Ran::Failed(time) } else { Ran::Done(time) };
                     self.scheduler.handle_completion(Instant::from_nanos(self.now), worker, ran);
                 }
                 None => self.wake = None,
@@ -310,8 +316,9 @@ impl Harness {
 
     /// The engine of `worker` fails now.
     pub(crate) fn fail(&mut self, worker: usize) {
-        self.running[worker] = None;
-        self.scheduler.handle_completion(Instant::from_nanos(self.now), worker, Ran::Failed);
+        let run = self.running[worker].take().expect("running");
+        let ran = Ran::Failed(Span::from_nanos(self.now - run.started));
+        self.scheduler.handle_completion(Instant::from_nanos(self.now), worker, ran);
         self.settle();
     }
 

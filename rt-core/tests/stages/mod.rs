@@ -294,7 +294,8 @@ impl Line {
                 source.come(join, count.min(self.config.stages[join].fan_out));
             }
         }
-        let ran = if failed { Ran::Failed } else { Ran::Done(ns(self.now - batch.started)) };
+        let took = ns(self.now - batch.started);
+        let ran = if failed { Ran::Failed(took) } else { Ran::Done(took) };
         self.scheduler.handle_completion(at(self.now), (stage, worker), ran, |place, child| {
             yields.get(&(place, child)).copied().unwrap_or(0)
         });

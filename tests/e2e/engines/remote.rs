@@ -4,6 +4,7 @@ mod liar;
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::harness::{
     DAEMON, Daemon, Deployment, Listener, best_effort, eventually, repository, stderr, values, weir,
@@ -11,7 +12,7 @@ use crate::harness::{
 use liar::{Behaviour, Liar};
 use rustix::process::Signal;
 use serde_json::Value;
-use weir_client::{MissReason, Outcome, SafeModeCause};
+use weir_client::{ArrivalBound, Constraint, MissReason, Outcome, Registration, SafeModeCause};
 
 /// What a front says of the models of its servers: one of the shipped ones, without its file, and a toy.
 const MANIFEST: &str = r#"
@@ -239,6 +240,42 @@ fn whatever_a_server_says_is_bounded_and_told() {
         alive(&daemon, 1);
     }
     assert!(daemon.resident_kib() < 1 << 20, "an endless answer was kept");
+}
+
+/// Models may take minutes to load, and nobody has been answered before.
+#[test]
+fn a_daemon_that_still_loads_ends_at_once_and_leaves_nothing_behind() {
+    let liar = Liar::new();
+    let place = front("toy", &url(&liar.socket()), PATIENT);
+    profiled(&place, [2_000, 2_000]);
+    liar.behave(Behaviour::Silent);
+    let mut daemon = place.spawn(&[]);
+    eventually("the socket", || place.socket().exists().then_some(()));
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.stderr());
+    assert!(!daemon.stderr().contains("stopping"), "it has waited: {}", daemon.stderr());
+    assert!(!place.socket().exists(), "the socket is left behind");
+}
+
+/// An error is an answer: who was promised nothing has lost his request, and nobody anything else.
+#[test]
+fn an_error_on_what_nothing_is_promised_for_breaks_no_promise() {
+    let liar = Liar::new();
+    let place = front("toy", &url(&liar.socket()), PATIENT);
+    profiled(&place, [2_000, 2_000]);
+    let daemon = place.serve();
+    let mut listener = Listener::new(&daemon);
+    liar.behave(Behaviour::Refuses);
+    assert_eq!(infer(&daemon, "far", &[1.0, 0.5]), Err(MissReason::EngineFailed));
+    let mut client = daemon.client();
+    let promised = Registration::builder("far", "promised")
+        .constraint(Constraint::any_miss(0, 1))
+        .arrivals(ArrivalBound::window(1, Duration::from_secs(10)));
+    let stream = client.register(&promised.build().expect("it fits the frame")).expect("a stream");
+    assert!(listener.changes().iter().all(|change| change.cause != SafeModeCause::WorkerLost));
+    let outcome = client.infer(&stream, &[1.0f32, 0.5]).expect("an answer");
+    assert!(matches!(outcome, Outcome::Miss(miss) if miss.reason == MissReason::EngineFailed));
+    told(&mut listener, SafeModeCause::WorkerLost);
 }
 
 #[test]

@@ -107,27 +107,33 @@ fn waiting(streams: &[StreamSpec], start_within: Span) -> u64 {
     streams.iter().filter_map(of).fold(0, u64::saturating_add)
 }
 
-/// For each service of `config` with the variants `models`: its part of the plan of its device, if it shares one.
-///
-/// # Errors
-/// If the profile lacks a model, or not every promise of a device can be kept.
+/// For each service of `config` with the variants `models`: its part of the plan of its device, if it shares one; and of each device
+/// that has no plan why: the profile lacks a model, or not every promise can be kept.
 pub(super) fn compute_all(
     config: &Config,
     models: &[Vec<ModelSpec>],
     profile: &Profile,
     observe: &mut dyn FnMut(Searching<'_>),
-) -> Result<Vec<Option<Part>>, PlanError> {
+) -> (Vec<Option<Part>>, Vec<PlanError>) {
+    let mut refused = Vec::new();
     let mut parts: Vec<Option<Part>> = models.iter().map(|_| None).collect();
     for index in 0..config.devices.len() {
-        let members = members(config, index);
-        let choice = Choice::new(config, index, models, profile)?;
-        let (chosen, untried) = search(&choice, observe)
-            .map_err(|reason| PlanError::Device { device: config.devices[index].name.clone(), reason })?;
-        for (place, part) in members.into_iter().zip(choice.parts(chosen, untried)) {
-            parts[place] = Some(part);
+        let chosen = Choice::new(config, index, models, profile).and_then(|choice| {
+            let found = search(&choice, observe);
+            let device = || config.devices[index].name.clone();
+            let (chosen, untried) = found.map_err(|reason| PlanError::Device { device: device(), reason })?;
+            Ok(choice.parts(chosen, untried))
+        });
+        match chosen {
+            Ok(all) => {
+                for (place, part) in members(config, index).into_iter().zip(all) {
+                    parts[place] = Some(part);
+                }
+            }
+            Err(error) => refused.push(error),
         }
     }
-    Ok(parts)
+    (parts, refused)
 }
 
 /// The services on a device, by their places in the configuration.

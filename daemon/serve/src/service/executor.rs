@@ -16,6 +16,9 @@ use weir_engine::{
 use weir_os::clock;
 use weir_plan::plan::{ServicePlan, VariantPlan};
 
+/// Who has run for so long is warm.
+const LONG_WARM_UP: Span = Span::from_millis(500);
+
 /// The variants of one worker, used by whichever thread runs its batch.
 pub(crate) struct Executor {
     pub(super) runners: Vec<Box<dyn Runner>>,
@@ -58,8 +61,8 @@ impl Executor {
         Ok(Self { runners, parts: Vec::with_capacity(MAX_BATCH), scratch: Scratch::default() })
     }
 
-    /// Runs each batch size of each variant a few times on zeros, so that the first request finds pages and
-    /// caches in place.
+    /// Runs each batch size of each variant on zeros, twice unless that takes long, so that the first request finds pages and caches in
+    /// place.
     ///
     /// # Errors
     /// [`EngineError::Lost`]. An engine that fails or panics now will do so on the first batch, where it is
@@ -67,8 +70,11 @@ impl Executor {
     pub(super) fn warm_up(&mut self, plan: &ServicePlan, worker: WorkerId) -> Result<(), EngineError> {
         let (plan, _) = plan.on_worker(worker);
         for (runner, variant) in self.runners.iter_mut().zip(&plan.variants) {
-            let largest = variant.times.max_batch();
+            let (largest, started) = (variant.times.max_batch(), clock::now());
             for size in (1..=largest).chain(1..=largest) {
+                if size == 1 && clock::now().since(started) > LONG_WARM_UP {
+                    break;
+                }
                 let result = catch_unwind(AssertUnwindSafe(|| runner.run(size)));
                 if let Ok(Err(error @ EngineError::Lost { .. })) = result {
                     return Err(error);
@@ -134,7 +140,7 @@ impl Executor {
                 service.lose_worker(effects, id);
                 return false;
             }
-            Ended::Failed => Ran::Failed,
+            Ended::Failed => Ran::Failed(took),
         };
         service.with_scheduler(effects, |s, now| {
             service.record_end(now, id);

@@ -49,7 +49,8 @@ impl Executor {
         let name = &pipeline.stages[stage].config.runs.name;
         let whose = format_args!("service {}: stage {name}: worker {id}", service.name());
         scratch.found.begin(pipeline.children(stage).map(|(child, _)| child));
-        let ran = match run_caught(&mut **runner, parts.len(), whose, started).0 {
+        let (ended, failed_after) = run_caught(&mut **runner, parts.len(), whose, started);
+        let ran = match ended {
             Ended::Done => {
                 service.meters.ran(parts.len());
                 service.results[stage][variant].fetch_add(parts.len() as u64, Ordering::Relaxed);
@@ -65,7 +66,7 @@ impl Executor {
                 service.lose_worker(effects, id);
                 return false;
             }
-            Ended::Failed => Ran::Failed,
+            Ended::Failed => Ran::Failed(failed_after),
         };
         service.with_scheduler(effects, |scheduler, now| {
             if let Some(staged) = scheduler.staged() {
