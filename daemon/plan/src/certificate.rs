@@ -14,7 +14,7 @@ use rt_core::{StreamSpec, Workers};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::config::{Config, DeviceConfig, ModelChoice, ServiceConfig};
+use crate::config::{Config, DeviceConfig, ModelChoice, Select, ServiceConfig};
 use crate::models::{prepare_engines, resolve_models, running};
 use crate::plan::{
     DevicePlan, Plan, PlanError, ServicePlan, VariantPlan, planned_problem, refused_problem, workers_of,
@@ -118,7 +118,10 @@ pub fn of_plan(plan: &Plan) -> anyhow::Result<Certificate> {
     let alone = plan.services.iter().filter(|service| service.shared.is_none() && service.pipeline.is_none());
     let claims: anyhow::Result<_> = alone.map(promise).collect();
     let device = |device: &DevicePlan| {
-        let told = plan.on(device).map(|plan| told(&plan.config, &plan.spec, plan.profile_sha256.clone()));
+        let told = plan.on(device).map(|plan| {
+            let base = told(&plan.config, &plan.spec, plan.profile_sha256.clone());
+            Service { variants: slower(plan), ..base }
+        });
         anyhow::Ok(of_device(&device.config, &planned_on(plan, device)?, told.collect()))
     };
     let devices: anyhow::Result<Vec<_>> = plan.devices().into_iter().map(device).collect();
@@ -299,15 +302,18 @@ fn promise(plan: &ServicePlan) -> anyhow::Result<Claim> {
     let streams = reserved(&plan.config).chain(plan.promised_stream());
     let profile = plan.profile_sha256.clone();
     let mut claim = claim(&plan.config, &plan.spec, plan.workers(), &streams.collect::<Vec<_>>(), profile)?;
-    let variant = |v: &VariantPlan| Variant {
-        model: v.spec.name.clone(),
-        model_sha256: v.spec.identity(),
-        profile_sha256: v.profile_sha256.clone(),
-    };
-    if let Some(service) = &mut claim.service {
-        service.variants = plan.running_variants()[1..].iter().map(variant).collect();
-    }
+    claim.service = claim.service.map(|service| Service { variants: slower(plan), ..service });
     Ok(claim)
+}
+
+/// The variants that may run beside the base.
+fn slower(plan: &ServicePlan) -> Vec<Variant> {
+    let of = |v: &VariantPlan| variant(&v.spec, v.profile_sha256.clone());
+    plan.running_variants()[1..].iter().map(of).collect()
+}
+
+fn variant(spec: &ModelSpec, profile_sha256: String) -> Variant {
+    Variant { model: spec.name.clone(), model_sha256: spec.identity(), profile_sha256 }
 }
 
 /// What cannot be planned is refused for the batch size that serves most, unless one is configured.
@@ -334,8 +340,12 @@ fn device_claim(
     };
     let mut told_of = Vec::new();
     for (service, specs) in config.services.iter().zip(models).filter(|(service, _)| service.is_on(index)) {
-        let entry = profile.entry(&specs[0].name, &specs[0].identity(), service.engine)?;
-        told_of.push(told(service, &specs[0], entry.digest()));
+        let entries = profile.with_entries(specs.clone(), service.engine)?;
+        let mut told = told(service, &specs[0], entries[0].1.digest());
+        let running = if service.select == Select::Base { 1 } else { entries.len() };
+        told.variants =
+            entries[1..running].iter().map(|(spec, entry)| variant(spec, entry.digest())).collect();
+        told_of.push(told);
     }
     Ok(of_device(device, &problem, told_of))
 }

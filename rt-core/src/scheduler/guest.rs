@@ -74,9 +74,26 @@ impl Scheduler {
         if !self.form_batch(now, worker) {
             return None;
         }
-        // It has variants, but nothing that would allow another one than the base.
-        let _ = self.start(now, worker);
         Some(self.pool.get(worker).map_or(Span::ZERO, |w| w.left(now)))
+    }
+
+    /// Has the variant selected for the batch that `worker` starts: what that takes at most, which is no more than `longest` where
+    /// nothing had to be served of it, and leaves `kept` for batches to run over where something had to.
+    pub(crate) fn vary(&mut self, now: Instant, worker: WorkerId, (longest, kept): (Span, Span)) -> Span {
+        let slack = self.slack(now, worker);
+        let promised = self.pool.batch(worker).iter().any(|request| request.mandatory);
+        let left = if promised { slack.saturating_sub(kept) } else { slack };
+        self.select_within(now, worker, slack, longest.min(left));
+        self.pool.get(worker).map_or(Span::ZERO, |w| w.left(now))
+    }
+
+    /// By when the first of those that wait must be answered, and what full batches of all of them take; `None` if none does.
+    pub(crate) fn backlog(&self) -> Option<(Instant, Span)> {
+        let first = (0..3).filter_map(|class| self.waiting.first_deadline(class)).min()?;
+        let kind = &self.config.workers[0];
+        let batches = self.waiting.len().div_ceil(kind.batch) as u64;
+        let work = self.pool.kind(0).time.as_nanos().saturating_mul(batches);
+        Some((first - self.config.reserve(), Span::from_nanos(work)))
     }
 
     /// The earliest deadline of those that wait and nothing is promised for, and what a batch of one takes at most; `None` if none
@@ -101,7 +118,6 @@ impl Scheduler {
         if !self.form_batch_ahead(now, worker, longest) {
             return None;
         }
-        let _ = self.start(now, worker);
         Some(self.pool.get(worker).map_or(Span::ZERO, |w| w.left(now)))
     }
 

@@ -13,6 +13,10 @@ pub(super) struct Selection {
 }
 
 impl Selection {
+    fn is_sparing(&self) -> bool {
+        self.selector.as_ref().is_some_and(Selector::is_sparing)
+    }
+
     /// A request came.
     pub(super) fn arrived(&mut self, now: Instant) {
         if let Some(selector) = &mut self.selector {
@@ -107,21 +111,42 @@ impl Scheduler {
 
     #[inline(never)]
     fn select(&mut self, now: Instant, worker: WorkerId) {
-        let (size, waiting, slack) = (self.batch(worker).len(), self.waiting(), self.slack(now, worker));
-        let Some(granted) = self.pool.time_granted(now, worker) else { return };
-        let Some(selector) = &mut self.selection.selector else { return };
-        let wish = selector.wish(&BatchView { now, size, waiting, slack });
-        if wish == 0 {
-            return;
-        }
-        let sparing = selector.is_sparing();
+        let slack = self.slack(now, worker);
+        let Some((wish, size, granted)) = self.wish(now, worker, slack) else { return };
         let mut longest = match &self.shield {
             Some(shield) if self.may_prolong(now) => granted.max(self.longest_by(shield, now, worker, slack)),
             _ => granted,
         };
-        if sparing {
+        if self.selection.is_sparing() {
             longest = longest.min(self.sparing(now, worker));
         }
+        self.take_variant(now, worker, (wish, size, granted), longest);
+    }
+
+    /// Has the variant selected for the batch that `worker` starts at `now` and that is due in `slack`, which may take as long as
+    /// `longest` if that is more than the base does.
+    pub(super) fn select_within(&mut self, now: Instant, worker: WorkerId, slack: Span, longest: Span) {
+        if let Some(wish) = self.wish(now, worker, slack) {
+            self.take_variant(now, worker, wish, longest);
+        }
+    }
+
+    /// What is wished for the batch that `worker` starts, if it is not the base; its size, and the time that it has.
+    fn wish(&mut self, now: Instant, worker: WorkerId, slack: Span) -> Option<(usize, usize, Span)> {
+        let (size, waiting) = (self.batch(worker).len(), self.waiting());
+        let granted = self.pool.time_granted(now, worker)?;
+        let wish = self.selection.selector.as_mut()?.wish(&BatchView { now, size, waiting, slack });
+        (wish > 0).then_some((wish, size, granted))
+    }
+
+    /// Takes the variant that is wished for, or the best below it that takes no longer than `longest`.
+    fn take_variant(
+        &mut self,
+        now: Instant,
+        worker: WorkerId,
+        (wish, size, granted): (usize, usize, Span),
+        longest: Span,
+    ) {
         let Some(selector) = &self.selection.selector else { return };
         if let Some((variant, time)) = selector.fitting(wish, size, longest) {
             self.pool.set_variant(worker, variant as u8);

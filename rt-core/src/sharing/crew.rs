@@ -139,6 +139,11 @@ impl Crew {
         (self.spent <= self.margin).then(|| self.margin.saturating_sub(self.spent))
     }
 
+    /// By how much batches may run over in all between two calm instants.
+    pub(super) fn margin(&self) -> Span {
+        self.margin
+    }
+
     /// Whether a batch has run over since the last calm instant.
     pub(super) fn is_strained(&self) -> bool {
         self.spent > Span::ZERO

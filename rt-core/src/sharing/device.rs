@@ -25,7 +25,7 @@ pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 pub struct Device {
     pub(super) rule: Rule,
     turns: Vec<u32>,
-    longest: Span,
+    pub(super) longest: Span,
     pub(super) schedulers: Vec<Scheduler>,
     pub(super) crew: Crew,
     line: Line,
@@ -382,7 +382,11 @@ impl Device {
         if !background && self.rule == Rule::Turns {
             self.line.served(self.turns[service], scheduler.first_mandatory() < NEVER);
         }
-        match scheduler.rest_after_turn(now) {
+        let mut time = time;
+        if scheduler.selector().is_some() {
+            time = self.vary(now, worker, service, time);
+        }
+        match self.schedulers[service].rest_after_turn(now) {
             Some(wake) => self.look_at(service, wake),
             None => self.touched |= 1 << service,
         }

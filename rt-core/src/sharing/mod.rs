@@ -24,6 +24,7 @@ mod shield;
 mod sweep;
 mod turns;
 mod types;
+mod vary;
 
 use alloc::vec::Vec;
 

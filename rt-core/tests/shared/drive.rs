@@ -218,7 +218,15 @@ impl Run {
         } else if self.waiting[service].is_empty() {
             self.line.retain(|&(other, _)| other != service);
         }
-        let bound = kind.profile.bound(batch.len()).as_nanos();
+        let base = kind.profile.bound(batch.len()).as_nanos();
+        let bound = self.device.service(service).granted(worker).as_nanos();
+        if self.device.service(service).variant(worker) > 0 {
+            assert!(base <= bound && bound <= self.longest && !ahead, "{bound} of {}", self.longest);
+            self.varied[0] += 1;
+            self.varied[1] += usize::from(mandatory > 0);
+        } else {
+            assert_eq!(bound, base);
+        }
         let wanted = (self.time)(service, bound);
         let most = self.margin.map_or(wanted, |margin| bound + margin - self.over);
         let time = wanted.min(most);

@@ -10,7 +10,7 @@ use rt_core::sharing::{
 };
 use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, HandOverError, Instant,
-    SafeModeConfig, Span, StreamId, StreamSpec,
+    LatencyProfile, SafeModeConfig, Selector, Span, StreamId, StreamSpec, Variant,
 };
 
 use crate::harness::{Dice, config};
@@ -148,6 +148,8 @@ pub(crate) struct Run {
     /// How often something went before mandatory requests, on this device and on all.
     ahead: u64,
     pub(crate) gone_ahead: usize,
+    /// Batches that ran with a slower variant than the base, and how many of them held what had to be served.
+    pub(crate) varied: [usize; 2],
 }
 
 impl Run {
@@ -205,6 +207,7 @@ impl Run {
             alone: 0,
             ahead: 0,
             gone_ahead: 0,
+            varied: [0; 2],
         }
     }
 
@@ -270,5 +273,32 @@ fn device(shared: &Shared, (guards, safe_mode): (&[u64], SafeModeConfig), margin
     });
     let mut device = device.expect("a device");
     drop(device.set_shield(shield(shared)).expect("its shield"));
+    for (s, selector) in selectors(shared, &device).into_iter().enumerate() {
+        device.service_mut(s).set_selector(selector).expect("its base");
+    }
     device
+}
+
+/// Of every other system each service has slower variants: one takes a bit longer, one for one request as long as any batch may, one
+/// longer than that.
+fn selectors(shared: &Shared, device: &Device) -> Vec<Option<Selector>> {
+    let varies = shared.services.iter().map(|s| usize::from(s.deadline)).sum::<usize>() % 2 == 1;
+    let of = |s: usize| {
+        let base = device.service(s).config().workers[0].profile.clone();
+        let times = |time: fn(u64, u64) -> u64| {
+            let longer =
+                base.bounds().map(|bound| Span::from_nanos(time(bound.as_nanos(), shared.longest.into())));
+            LatencyProfile::new(&longer.collect::<Vec<_>>()).expect("a profile")
+        };
+        let profiles = [
+            base.clone(),
+            times(|bound, _| bound + 1),
+            times(|bound, most| bound.max(most)),
+            times(|bound, most| bound + most),
+        ];
+        let variants: Vec<_> =
+            profiles.into_iter().map(|profile| Variant { profile, accuracy: 0.5 }).collect();
+        varies.then(|| Selector::greedy(variants).expect("variants"))
+    };
+    (0..shared.services.len()).map(of).collect()
 }

@@ -290,3 +290,62 @@ fn what_the_workers_of_a_device_load_is_counted_and_bounded() {
         format!("device box: its worker(s) load model files of {all} bytes in all, max-memory = {}", all - 1);
     assert!(text.contains(&told), "{text}");
 }
+
+/// A better variant answers where it is in nobody's way: no longer than the longest batch of the device, which the other service has.
+#[test]
+fn in_lulls_better_variants_answer_on_a_shared_worker_too() {
+    alone();
+    let line = |ms: u64| format!("times = [\"{ms}ms\"]");
+    let variants = format!(
+        "{}, accuracy = 0.6, input = 3, output = 3, variants = [{{ {}, accuracy = 0.8 }}, {{ {}, accuracy = 0.9 }}]",
+        line(10),
+        line(20),
+        line(30)
+    );
+    let stop =
+        service("stop", 10, "2s", CLOSE).replace("times = [\"10ms\"], input = 3, output = 3", &variants);
+    let config = |select: &str| {
+        format!(
+            "{DAEMON}[[device]]\nname = \"box\"\n{}{}",
+            stop.replace("guard", &format!("{select}guard")),
+            service("scene", 40, "3s", "")
+        )
+    };
+    let place = Deployment::new(config(""));
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    // The best is longer than any batch that the promises are computed with.
+    place.set_variant_bounds(&[[10], [20], [30], [40]], &[[60], [200], [400], [300]]);
+    let plan = place.succeed(&["plan"]);
+    assert!(plan.contains("select = accurate: in a lull a batch may take up to 300.0 ms"), "{plan}");
+    assert!(plan.contains("P(1) = 400.0 ms, P(1) = 400.0 ms: never"), "{plan}");
+    let certificate: Value = serde_json::from_str(&place.succeed(&["certify", "--json"])).expect("JSON");
+    let told = &certificate["devices"][0]["device"]["services"][0]["variants"];
+    assert_eq!(told.as_array().map(Vec::len), Some(2), "{certificate}");
+    let daemon = place.serve();
+    let mut listener = Listener::new(&daemon);
+    let outcomes = send(&daemon, "stop", 15);
+    let answered: Vec<_> =
+        outcomes.iter().map(|outcome| outcome.result().map(|result| result.variant)).collect();
+    assert!(answered.contains(&Some(1)) && !answered.contains(&Some(2)), "{answered:?}");
+    listener.kept_or_told("stop", answered.iter().all(Option::is_some), &outcomes);
+    let status = daemon.status()["services"][0].clone();
+    let count = |variant: u16| answered.iter().filter(|answer| **answer == Some(variant)).count();
+    assert_eq!(
+        (&status["select"], &status["variants"][1]["answered"]),
+        (&"accurate".into(), &count(1).into()),
+        "{status}"
+    );
+    drop(daemon);
+    place.configure(config("select = \"base\"\n"));
+    assert!(
+        send(&place.serve(), "stop", 3)
+            .iter()
+            .all(|outcome| outcome.result().is_none_or(|result| result.variant == 0))
+    );
+    place.configure(config("select = \"planned\"\n"));
+    assert!(
+        place
+            .fail(&["check"])
+            .contains("service[0].select = \"planned\": is for workers of the service's own")
+    );
+}

@@ -165,11 +165,14 @@ impl Check<'_> {
             ),
             ("dispatch", shown(raw.dispatch != raw::Dispatch::Eager), never),
             ("background", (!raw.background).then(|| "false".to_owned()), never),
-            ("variants", raw.variants.first().map(|first| format!("{first:?}")), never),
             (
-                "simulated.variants",
-                shown(raw.simulated.as_ref().is_some_and(|simulated| !simulated.variants.is_empty())),
-                never,
+                "select",
+                match &raw.select {
+                    Some(raw::Select::Planned) => Some("\"planned\"".to_owned()),
+                    Some(raw::Select::Table(path)) => Some(format!("{{ table = {path:?} }}")),
+                    _ => None,
+                },
+                "is for workers of the service's own: say \"accurate\" or \"base\", or remove it",
             ),
         ];
         let refused = all(refused.into_iter().map(|(name, value, reason)| match value {

@@ -210,11 +210,14 @@ impl ServicePlan {
     }
 
     /// The longest that a batch may take while nothing waits and nothing else runs, beside the reserved streams and,
-    /// if there is room, one at the promised rate.
+    /// if there is room, one at the promised rate; on a device as long as any of its batches.
     ///
     /// # Errors
     /// If there is no shield for them.
     pub fn lull(&self) -> Result<Span, ShieldError> {
+        if let Some(share) = &self.shared {
+            return Ok(share.device.sharing.longest.min(self.system.latency));
+        }
         let reserved = self.config.reserved.iter().map(|s| &s.spec);
         let all: Vec<_> = reserved.clone().collect();
         let promised = self.anticipated(&all);
