@@ -72,9 +72,35 @@ fn is_refusal(error: &Error) -> bool {
 
 /// Whether a plan is not to be had however it is looked at, rather than that something is missing.
 fn refuses(error: &PlanError) -> bool {
-    use PlanError::{Deadline, Never, Queue, Several, Stream};
+    use PlanError::{Deadline, Declare, Never, Queue, Several, Stalls, Stream};
     match error {
         Several(all) => all.iter().all(refuses),
+        Stalls { source, .. } | Declare { source, .. } => refuses(source),
         error => matches!(error, Deadline { .. } | Never { .. } | Queue { .. } | Stream { .. }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rt_core::Span;
+
+    use super::*;
+
+    #[test]
+    fn a_plan_is_refused_where_each_of_its_errors_is_a_refusal() {
+        let deadline = || {
+            let [time, deadline, guard] = [9, 10, 5].map(Span::from_millis);
+            PlanError::Deadline { service: "s".to_owned(), time, deadline, guard }
+        };
+        let stalls = PlanError::Stalls {
+            source: Box::new(deadline()),
+            share: 90.0,
+            batch: 1,
+            likely: Span::from_millis(1),
+            bound: Span::from_millis(9),
+        };
+        let missing = PlanError::Batch { service: "t".to_owned(), batch: 2, profiled: 1 };
+        assert!(is_refusal(&Error::from(PlanError::Several(vec![deadline(), stalls]))));
+        assert!(!is_refusal(&Error::from(PlanError::Several(vec![deadline(), missing]))));
     }
 }
