@@ -33,6 +33,9 @@ pub struct Schooling {
     pub learning_rate: f64,
     /// What the next decision's worth counts.
     pub discount: f64,
+    /// So many right answers are a reward of 1. Errors count squared up to 1, and only as such beyond: where one decision costs
+    /// many requests, a larger unit has the network learn the mean of that and not what is usual.
+    pub unit: f64,
     /// Episodes after which it is tried, and the best so far kept.
     pub try_every: usize,
     /// Tries that bring nothing better after which it ends, of those in the second half; 0 for never.
@@ -51,6 +54,7 @@ impl Default for Schooling {
             batch: 64,
             learning_rate: 3e-3,
             discount: 0.97,
+            unit: 1.0,
             try_every: 10,
             patience: 0,
             seed: 1,
@@ -163,7 +167,7 @@ pub fn school<E: From<SelectError>>(
         let scheduled = build(Selector::of(inputs.variants.clone(), pupil)?)?;
         let draw = dice.unit();
         let seed = (dice.unit() * 1e15) as u64;
-        run(inputs, scheduled, course.episode(draw, schooling.requests, seed), Some(&log));
+        run(inputs, scheduled, course.episode(draw, schooling.requests, seed), (schooling.unit, Some(&log)));
         let Log { seen, chosen, rewards } = std::mem::take(&mut *log.lock().expect("nobody panics"));
         replay.remember(&seen, &chosen, &rewards);
         let rate = schooling.learning_rate * libm::pow(0.1, done);
@@ -183,7 +187,12 @@ pub fn school<E: From<SelectError>>(
             let net = Net::new(widths.clone(), brain.average())?;
             let mut lost = 0.0;
             for arrivals in &trials {
-                lost += run(inputs, build(inputs.learned(net.clone())?)?, arrivals.iter().copied(), None);
+                lost += run(
+                    inputs,
+                    build(inputs.learned(net.clone())?)?,
+                    arrivals.iter().copied(),
+                    (schooling.unit, None),
+                );
             }
             let most = inputs.variants.last().map_or(1.0, |variant| variant.accuracy);
             let right = most - lost / asked.max(1) as f64;
@@ -205,12 +214,17 @@ fn run(
     inputs: &Inputs,
     mut scheduled: Scheduled,
     arrivals: impl IntoIterator<Item = Instant>,
-    log: Option<&Mutex<Log>>,
+    (unit, log): (f64, Option<&Mutex<Log>>),
 ) -> f64 {
     let accuracies: Vec<f64> = inputs.variants.iter().map(|variant| variant.accuracy).collect();
     let most = accuracies.last().copied().unwrap_or(1.0);
-    let mut heard =
-        Heard { lacks: accuracies.iter().map(|accuracy| most - accuracy).collect(), most, lost: 0.0, log };
+    let mut heard = Heard {
+        lacks: accuracies.iter().map(|accuracy| most - accuracy).collect(),
+        most,
+        lost: 0.0,
+        unit,
+        log,
+    };
     let arrivals = arrivals.into_iter().map(|at| (at, 0));
     // They come in order.
     let _ = drive(&mut scheduled, arrivals, Order::Together, |_, _, bound| bound, &mut heard);
@@ -267,6 +281,7 @@ struct Heard<'a> {
     lacks: Vec<f64>,
     most: f64,
     lost: f64,
+    unit: f64,
     log: Option<&'a Mutex<Log>>,
 }
 
@@ -276,7 +291,7 @@ impl Heard<'_> {
         if let Some(log) = self.log
             && let Some(reward) = log.lock().expect("nobody panics").rewards.last_mut()
         {
-            *reward -= lost as f32;
+            *reward -= (lost / self.unit) as f32;
         }
     }
 }

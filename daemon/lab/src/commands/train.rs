@@ -20,7 +20,11 @@ use weir_os::pipe::{say, say_part};
 use weir_plan::plan::{SelectionPlan, ServicePlan, write_weights};
 
 /// Tries without a better one after which a training ends.
-const PATIENCE: usize = 4;
+const PATIENCE: usize = 6;
+/// What the next decision's worth counts.
+const DISCOUNT: f64 = 0.98;
+/// Full batches whose answers are a reward of 1.
+const UNIT: f64 = 16.0;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -45,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=3))]
     layers: u8,
     /// Episodes of 3000 requests at most
-    #[arg(long, value_name = "N", default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     episodes: u32,
     /// Train no longer than this, but for an episode
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
@@ -96,6 +100,8 @@ fn train(inputs: &Inputs, args: &Args, traffic: &Traffic) -> Result<(Schooled, b
         hidden: vec![usize::from(args.width); usize::from(args.layers)],
         episodes: args.episodes as usize,
         patience: PATIENCE,
+        discount: DISCOUNT,
+        unit: UNIT * inputs.batch as f64,
         seed: args.seed,
         ..Schooling::default()
     };
