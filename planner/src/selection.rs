@@ -9,7 +9,7 @@ mod trial;
 
 use std::panic::resume_unwind;
 
-use rt_core::{SelectError, SelectTable, Span, Variant};
+use rt_core::{LearnedScale, LoadMonitor, Net, SelectError, SelectTable, Selector, Span, Variant};
 
 use error::within;
 use trial::{Effort, Trial};
@@ -157,6 +157,28 @@ impl Inputs {
         let profile = &self.variants[variant].profile;
         let batch = self.batch.min(profile.max_batch());
         (self.workers * batch) as f64 / profile.bound(batch).as_secs_f64()
+    }
+
+    /// What a network that selects is shown parts of: a full batch, the whole latency, what the base can carry.
+    #[must_use]
+    pub fn scale(&self) -> LearnedScale {
+        LearnedScale { requests: self.batch, slack: self.latency, rate_per_s: self.capacity_per_s(0) }
+    }
+
+    /// Who asks `net`, which was trained for these inputs.
+    ///
+    /// # Errors
+    /// A network of other inputs or outputs than there are, or variants that no selector has.
+    pub fn learned(&self, net: Net) -> Result<Selector, SelectError> {
+        Selector::learned(self.variants.clone(), net, self.scale(), LoadMonitor::default())
+    }
+
+    /// Who takes the most accurate variant after which the base still answers what waits.
+    ///
+    /// # Errors
+    /// Variants that no selector has.
+    pub fn accurate(&self) -> Result<Selector, SelectError> {
+        Ok(Selector::greedy(self.variants.clone())?.sparing(self.capacity_per_s(0)))
     }
 
     /// Whether tables can be planned at all.

@@ -4,12 +4,13 @@
 //! A decision is the wish for a batch. What it brings is told until the next one: of the batch that starts what its answers
 //! lack in accuracy, and of every request that is missed all that it could have been worth.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use planner::selection::Inputs;
 use rt_core::{
-    Alarm, BatchView, Instant, LEARNED_INPUTS, LearnedScale, LoadMonitor, Net, Outcome, SelectError,
-    Selector, StreamState, Transition, VariantSelector,
+    Alarm, BatchView, Instant, LEARNED_INPUTS, LearnedScale, LoadMonitor, MAX_NET_WIDTH, Net, Outcome,
+    SelectError, Selector, StreamState, Transition, VariantSelector,
 };
 use virtual_time::{Batch, Observer, Order, Poisson, Request, Scheduled, drive};
 
@@ -32,8 +33,13 @@ pub struct Schooling {
     pub learning_rate: f64,
     /// What the next decision's worth counts.
     pub discount: f64,
+    /// So many right answers are a reward of 1. Errors count squared up to 1, and only as such beyond: where one decision costs
+    /// many requests, a larger unit has the network learn the mean of that and not what is usual.
+    pub unit: f64,
     /// Episodes after which it is tried, and the best so far kept.
     pub try_every: usize,
+    /// Tries that bring nothing better after which it ends, of those in the second half; 0 for never.
+    pub patience: usize,
     /// Whatever is random depends on it.
     pub seed: u64,
 }
@@ -48,7 +54,9 @@ impl Default for Schooling {
             batch: 64,
             learning_rate: 3e-3,
             discount: 0.97,
+            unit: 1.0,
             try_every: 10,
+            patience: 0,
             seed: 1,
         }
     }
@@ -62,59 +70,110 @@ const TRIED: [f64; 8] = [0.05, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0];
 const TARGET_EVERY: usize = 500;
 const REMEMBERED: usize = 100_000;
 
-/// A selector that was trained on Poisson arrivals of all loads that the base carries; `build` makes the scheduler that it
-/// selects for.
+/// What comes in the episodes that a selector is trained on, and in those that it is tried on.
+pub trait Course {
+    /// So many arrivals at the most, two at least, in order, of an episode to train on: at a load that `draw`, which is
+    /// uniform in (0, 1], picks, the same for the same seed.
+    fn episode(&self, draw: f64, requests: usize, seed: u64) -> Vec<Instant>;
+
+    /// Those of the episodes that it is tried on, of so many requests each at the most: the same each time, and none of
+    /// those that it is trained on.
+    fn trials(&self, requests: usize) -> Vec<Vec<Instant>>;
+}
+
+/// Poisson arrivals of all loads that the base carries, and a little more.
+#[derive(Clone, Copy, Debug)]
+pub struct AllLoads {
+    /// What that is, in requests a second.
+    pub capacity_per_s: f64,
+}
+
+impl Course for AllLoads {
+    fn episode(&self, draw: f64, requests: usize, seed: u64) -> Vec<Instant> {
+        let part = LOADS.0 + (LOADS.1 - LOADS.0) * draw;
+        Poisson::new(part * self.capacity_per_s, seed).take(requests).collect()
+    }
+
+    fn trials(&self, requests: usize) -> Vec<Vec<Instant>> {
+        let trial = |(seed, part): (u64, f64)| {
+            Poisson::new(part * self.capacity_per_s, 0x5eed_0000 + seed).take(requests).collect()
+        };
+        (0..).zip(TRIED).map(trial).collect()
+    }
+}
+
+/// How far a training is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Episodes that were played.
+    pub episodes: usize,
+    /// What the best of those that were tried reached: the share of requests that were answered in time and right.
+    pub right: Option<f64>,
+}
+
+/// What a training came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schooled {
+    /// The best of those that were tried.
+    pub net: Net,
+    /// After how many episodes that was.
+    pub at: usize,
+    /// How far it went.
+    pub progress: Progress,
+}
+
+/// A network that was trained for `inputs` on `course`; `build` makes the scheduler that a selector selects for. `watch` is
+/// told after each episode, and may end it: then it is tried once more.
 ///
 /// # Errors
-/// Variants that no selector has, or hidden layers that no [`Net`] has.
-///
-/// # Panics
-/// If an episode has too few requests for a decision to follow another.
-pub fn school(
+/// Variants that no selector has, hidden layers that no [`Net`] has, or whatever `build` finds wrong.
+pub fn school<E: From<SelectError>>(
     inputs: &Inputs,
     schooling: &Schooling,
-    build: impl Fn(Selector) -> Scheduled,
-) -> Result<Selector, SelectError> {
-    let scale =
-        LearnedScale { requests: inputs.batch, slack: inputs.latency, rate_per_s: inputs.capacity_per_s(0) };
+    course: &impl Course,
+    build: impl Fn(Selector) -> Result<Scheduled, E>,
+    watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Schooled, E> {
+    let scale = inputs.scale();
     let mut widths = vec![LEARNED_INPUTS];
     widths.extend(&schooling.hidden);
     widths.push(inputs.variants.len());
-    let selector = |weights: &[f32]| {
-        let net = Net::new(widths.clone(), weights)?;
-        Selector::learned(inputs.variants.clone(), net, scale, LoadMonitor::default())
-    };
-    let arrivals = |part: f64, seed| {
-        Poisson::new(part * scale.rate_per_s, seed).take(schooling.requests).map(|at| (at, 0))
-    };
+    // Before anything is made of them: widths that are absurd, and variants that no selector has.
+    let sound = widths.iter().all(|&width| width <= MAX_NET_WIDTH);
+    let count = Net::weights_of(&widths).filter(|_| sound).unwrap_or(0);
+    inputs.learned(Net::new(widths.clone(), vec![0.0; count])?)?;
+    let trials = course.trials(schooling.requests);
+    let asked: usize = trials.iter().map(Vec::len).sum();
     let mut dice = Poisson::new(1.0, schooling.seed);
     let mut brain = Brain::new(&widths, &mut dice);
     let mut target = brain.weights().to_vec();
     let mut replay = Replay::new(LEARNED_INPUTS, REMEMBERED);
-    let mut best: Option<(f64, Selector)> = None;
-    let mut steps = 0;
-    for episode in 0..schooling.episodes {
-        let done = episode as f64 / schooling.episodes as f64;
+    let mut progress = Progress { episodes: 0, right: None };
+    // Without an episode it is what it was to begin with.
+    let mut best = (Net::new(widths.clone(), brain.average())?, 0);
+    let (mut steps, mut in_vain) = (0, 0);
+    while progress.episodes < schooling.episodes {
+        let done = progress.episodes as f64 / schooling.episodes as f64;
         let log = Arc::new(Mutex::new(Log::default()));
+        let own = schooling.seed.wrapping_add(progress.episodes as u64 + 1).wrapping_mul(0x9e37_79b9);
         let pupil = Pupil {
             net: Net::new(widths.clone(), brain.weights())?,
             scale,
             load: LoadMonitor::default(),
-            dice: Poisson::new(
-                1.0,
-                schooling.seed.wrapping_add(episode as u64 + 1).wrapping_mul(0x9e37_79b9),
-            ),
+            dice: Poisson::new(1.0, own),
             explore: (1.0 - 3.0 * done).max(0.02),
             log: Arc::clone(&log),
         };
-        let scheduled = build(Selector::of(inputs.variants.clone(), pupil)?);
-        let part = LOADS.0 + (LOADS.1 - LOADS.0) * dice.unit();
+        let scheduled = build(Selector::of(inputs.variants.clone(), pupil)?)?;
+        let draw = dice.unit();
         let seed = (dice.unit() * 1e15) as u64;
-        run(inputs, scheduled, arrivals(part, seed), Some(&log));
+        run(inputs, scheduled, course.episode(draw, schooling.requests, seed), (schooling.unit, Some(&log)));
         let Log { seen, chosen, rewards } = std::mem::take(&mut *log.lock().expect("nobody panics"));
         replay.remember(&seen, &chosen, &rewards);
         let rate = schooling.learning_rate * libm::pow(0.1, done);
-        for _ in 0..schooling.steps {
+        // Where no decision has followed another yet there is nothing to learn from.
+        let some = if replay.is_empty() { 0 } else { schooling.steps };
+        for _ in 0..some {
             if steps % TARGET_EVERY == 0 {
                 target.copy_from_slice(brain.weights());
             }
@@ -122,32 +181,51 @@ pub fn school(
             brain.step(decisions, &target, schooling.discount as f32, rate as f32);
             steps += 1;
         }
-        if (episode + 1) % schooling.try_every == 0 || episode + 1 == schooling.episodes {
-            let tried = selector(brain.average())?;
-            let of = |(i, &part): (usize, &f64)| {
-                run(inputs, build(tried.clone()), arrivals(part, 0x5eed_0000 + i as u64), None)
-            };
-            let lost = TRIED.iter().enumerate().map(of).sum::<f64>();
-            if best.as_ref().is_none_or(|(least, _)| lost < *least) {
-                best = Some((lost, tried));
+        progress.episodes += 1;
+        let ends = watch(progress).is_break() || progress.episodes == schooling.episodes;
+        if ends || progress.episodes.is_multiple_of(schooling.try_every) {
+            let net = Net::new(widths.clone(), brain.average())?;
+            let mut lost = 0.0;
+            for arrivals in &trials {
+                lost += run(
+                    inputs,
+                    build(inputs.learned(net.clone())?)?,
+                    arrivals.iter().copied(),
+                    (schooling.unit, None),
+                );
+            }
+            let most = inputs.variants.last().map_or(1.0, |variant| variant.accuracy);
+            let right = most - lost / asked.max(1) as f64;
+            if progress.right.is_none_or(|before| right > before) {
+                (best, progress.right, in_vain) = ((net, progress.episodes), Some(right), 0);
+            } else if 2 * progress.episodes > schooling.episodes {
+                in_vain += 1;
             }
         }
+        if ends || (schooling.patience > 0 && in_vain >= schooling.patience) {
+            break;
+        }
     }
-    // Without an episode it is what it was to begin with.
-    best.map_or_else(|| selector(brain.average()), |(_, selector)| Ok(selector))
+    Ok(Schooled { net: best.0, at: best.1, progress })
 }
 
 /// What all requests together were worth less than they could have been, in answers; told decision by decision too.
 fn run(
     inputs: &Inputs,
     mut scheduled: Scheduled,
-    arrivals: impl Iterator<Item = (Instant, usize)>,
-    log: Option<&Mutex<Log>>,
+    arrivals: impl IntoIterator<Item = Instant>,
+    (unit, log): (f64, Option<&Mutex<Log>>),
 ) -> f64 {
     let accuracies: Vec<f64> = inputs.variants.iter().map(|variant| variant.accuracy).collect();
     let most = accuracies.last().copied().unwrap_or(1.0);
-    let mut heard =
-        Heard { lacks: accuracies.iter().map(|accuracy| most - accuracy).collect(), most, lost: 0.0, log };
+    let mut heard = Heard {
+        lacks: accuracies.iter().map(|accuracy| most - accuracy).collect(),
+        most,
+        lost: 0.0,
+        unit,
+        log,
+    };
+    let arrivals = arrivals.into_iter().map(|at| (at, 0));
     // They come in order.
     let _ = drive(&mut scheduled, arrivals, Order::Together, |_, _, bound| bound, &mut heard);
     heard.lost
@@ -203,6 +281,7 @@ struct Heard<'a> {
     lacks: Vec<f64>,
     most: f64,
     lost: f64,
+    unit: f64,
     log: Option<&'a Mutex<Log>>,
 }
 
@@ -212,7 +291,7 @@ impl Heard<'_> {
         if let Some(log) = self.log
             && let Some(reward) = log.lock().expect("nobody panics").rewards.last_mut()
         {
-            *reward -= lost as f32;
+            *reward -= (lost / self.unit) as f32;
         }
     }
 }

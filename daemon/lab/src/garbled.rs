@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rt_core::{MAX_BATCH, MAX_SPAN, MAX_WORKERS};
+use rt_core::{LEARNED_INPUTS, MAX_BATCH, MAX_SPAN, MAX_WORKERS, Net};
 use tempfile::TempDir;
 
 use crate::load::{Inputs, Schedule};
@@ -16,7 +16,7 @@ use weir_engine::manifest::Manifest;
 use weir_plan::certificate::of_plan;
 use weir_plan::config::Config;
 use weir_plan::models::resolve_models;
-use weir_plan::plan::{Plan, check_tables};
+use weir_plan::plan::{Plan, check_tables, check_weights, write_weights};
 use weir_plan::profile::{Entry, Fingerprint, Profile};
 
 /// What stands where something else should.
@@ -192,6 +192,16 @@ fn plan(config: &[u8], profile: &[u8]) -> Option<Plan> {
     Plan::compute(&config).ok()
 }
 
+/// A network for the service that is planned.
+fn weights() -> Vec<u8> {
+    let plan = plan(PLANNED.as_bytes(), &profile()).unwrap();
+    let net = Net::new([LEARNED_INPUTS, 2, 2], [0.5; 16]).unwrap();
+    let folder = folder(&[]);
+    let path = folder.path().join("weights");
+    write_weights(&plan.services[0], &net, &path).unwrap();
+    std::fs::read(path).unwrap()
+}
+
 /// What is planned is what the checker derives, unless that takes it too long.
 fn confirmed(plan: &Plan) -> Result<(), VerifyError> {
     match verify(&of_plan(plan).unwrap()) {
@@ -209,6 +219,7 @@ fn what_is_garbled_is_read_as_long_as_it_is_whole() {
     assert!(read(&profile(), Profile::load).is_some());
     confirmed(&plan(PLANNED.as_bytes(), &profile()).unwrap()).unwrap();
     assert!(read(TABLES.as_bytes(), |path| check_tables(path, 3)).is_some());
+    assert!(read(&weights(), |path| check_weights(path, 2)).is_some());
     assert!(read(TRACE.as_bytes(), Schedule::trace).is_some());
     assert!(inputs(PICTURES, LABELS).is_some());
 }
@@ -275,6 +286,14 @@ proptest! {
     #[test]
     fn tables(file in garbled(one_of(&[TABLES]))) {
         read(&file, |path| check_tables(path, 3));
+    }
+
+    #[test]
+    fn weights_of_networks(file in garbled(Just(weights()))) {
+        if read(&file, |path| check_weights(path, 2)).is_some() {
+            let json = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
+            prop_assert_eq!(json(&file), json(&weights()), "what is hashed is what is used");
+        }
     }
 
     #[test]

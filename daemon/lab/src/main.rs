@@ -9,6 +9,7 @@ mod commands;
 mod garbled;
 mod load;
 mod manual;
+mod train;
 mod tune;
 
 use std::process::ExitCode;

@@ -12,6 +12,7 @@ mod stalls;
 #[cfg(test)]
 mod tests;
 mod variants;
+mod weights;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,10 +34,11 @@ pub use pipeline::{Carried, PipelinePlan, StagePlan, stage_entries, stage_sizes}
 use rate::densest;
 pub use rate::{Counts, RatePlan};
 pub use select::{TableError, check_tables, inputs, inputs_sha256};
-pub use selection::SelectionPlan;
+pub use selection::{SelectionPlan, WriteError};
 pub use stalls::Stalls;
 pub use variants::VariantPlan;
 pub(crate) use variants::times_of;
+pub use weights::{WeightsError, check_weights, write_weights};
 
 /// Who sends more than this part of the certified rate is warned.
 const WARNING_SHARE: f64 = 0.9;
@@ -132,6 +134,8 @@ pub enum PlanError {
     Planned { service: String, source: SelectionError },
     #[error("{}: {source}", path.display())]
     Table { path: PathBuf, source: TableError },
+    #[error("{}: {source}", path.display())]
+    Weights { path: PathBuf, source: WeightsError },
     #[error(
         "service {service}: {constraint} cannot be promised at any rate: a request can wait for one batch and \
          then needs its own, together {twice}, but the deadline less guard and stalls is {latency}"
@@ -149,6 +153,16 @@ pub enum PlanError {
     /// Two or more of the others, of as many services and devices.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Several(Vec<Self>),
+}
+
+impl PlanError {
+    /// Itself, or the several that it stands for.
+    pub fn each(self) -> Vec<Self> {
+        match self {
+            Self::Several(all) => all,
+            one => vec![one],
+        }
+    }
 }
 
 impl Plan {

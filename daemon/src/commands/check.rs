@@ -10,7 +10,7 @@ use weir_os::pipe::say;
 use weir_plan::config::{Config, ConfigError, Select, ServiceConfig};
 use weir_plan::models::{Running, resolve_models, run_singly, running, try_models};
 use weir_plan::place::measured;
-use weir_plan::plan::{Plan, PlanError, check_tables};
+use weir_plan::plan::{Plan, PlanError, check_tables, check_weights};
 use weir_plan::profile::{Fingerprint, Profile};
 use weir_plan::text::{tree, warn_of};
 
@@ -33,8 +33,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             let models = resolve_models(&config)?;
             for Running { config: service, specs: variants, .. } in running(&config, &models) {
                 run_singly(service, variants)?.iter().for_each(|line| say!("{}: {line}", file.display()));
-                if let Select::Table(path) = &service.select {
-                    check_tables(path, variants.len())?;
+                match &service.select {
+                    Select::Table(path) => check_tables(path, variants.len())?,
+                    Select::Learned(path) => check_weights(path, variants.len())?,
+                    Select::Base | Select::Accurate | Select::Planned => {}
                 }
             }
             for (service, specs) in config.services.iter().zip(&models).filter(|(s, _)| !s.stages.is_empty())
@@ -61,14 +63,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 warn_of(&plan.as_ref().map_or_else(|_| machine(), Plan::mismatches));
             }
             match plan {
-                Err(error @ PlanError::Table { .. }) => Err(error.into()),
-                Err(PlanError::Several(all)) => {
-                    match all.into_iter().find(|error| matches!(error, PlanError::Table { .. })) {
+                Err(error) => {
+                    let of_file = |error: &PlanError| {
+                        matches!(error, PlanError::Table { .. } | PlanError::Weights { .. })
+                    };
+                    match error.each().into_iter().find(of_file) {
                         Some(error) => Err(error.into()),
                         None => Ok(whole),
                     }
                 }
-                _ => Ok(whole),
+                Ok(_) => Ok(whole),
             }
         });
         match checked {

@@ -12,13 +12,17 @@ use anyhow::{Context, Result};
 const LAB: &str = "weir-lab";
 
 /// Its commands, and what each does. A test of that program holds them to its own.
-pub const COMMANDS: [(&str, &str); 17] = [
+pub const COMMANDS: [(&str, &str); 18] = [
     ("inspect", "Show what an ONNX file wants and gives"),
     ("import", "Write a manifest, and a configuration to begin with, from ONNX files"),
     ("profile", "Measure how long each batch of each model takes on this machine"),
     ("plan", "Compute what can be promised, and why; refuse what cannot"),
     ("place", "Choose which variant of which service runs on which devices, so that every promise is kept"),
     ("tune", "Propose, from a recording, what the streams of a service should declare of their arrivals"),
+    (
+        "train",
+        "Train a network that selects among the variants of a service, in simulated time, and compare it",
+    ),
     ("certify", "Write down what can be promised, or what breaks it, as a certificate that anyone can check"),
     ("verify", "Check a certificate with a program of its own"),
     ("replay", "Replay a certificate's counterexample in the scheduler"),

@@ -21,12 +21,13 @@ pub use exit::{conclude, stop_on_signals};
 pub use lab::{COMMANDS as LAB, find};
 
 /// Every command, in the order in which help lists them.
-const ORDER: [&str; 20] = [
+const ORDER: [&str; 21] = [
     "inspect",
     "import",
     "check",
     "profile",
     "plan",
+    "train",
     "certify",
     "verify",
     "replay",

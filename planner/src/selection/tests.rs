@@ -73,9 +73,9 @@ fn what_is_expected_happens() {
     for (workers, load) in [(1, 30.0), (1, 120.0), (2, 60.0), (2, 240.0), (4, 480.0)] {
         let inputs = inputs(workers);
         let planned = &plan(&inputs, &[load]).expect("tables")[0];
-        let scheduled = inputs.scheduled(&planned.wishes).expect("a scheduler");
-        let arrivals = Poisson::new(planned.rate_per_s, 7).take(200_000).map(|at| (at, 0));
-        let Expected { accuracy, missed } = trial::play(&inputs, scheduled, arrivals);
+        let selector = inputs.by_wishes(&planned.wishes).expect("a table");
+        let arrivals = Poisson::new(planned.rate_per_s, 7).take(200_000);
+        let Expected { accuracy, missed } = inputs.tried(selector, arrivals).expect("a scheduler");
         let Expected { accuracy: least, missed: most } = planned.expected;
         assert!((-0.01..0.02).contains(&(accuracy - least)), "{accuracy}, expected {least}");
         assert!(missed <= most + 3e-4, "{missed}, expected {most}");

@@ -1,8 +1,8 @@
 //! What becomes of a table is tried out on the daemon's scheduler, in virtual time; tables are made from prices.
 
 use rt_core::{
-    Alarm, Dispatch, Instant, LoadMonitor, Outcome, SafeModeConfig, Scheduler, SchedulerConfig, SelectTable,
-    Selector, Shield, Span, StreamSpec, StreamState, Transition, Workers,
+    Alarm, Dispatch, Instant, LoadMonitor, Outcome, SafeModeConfig, Scheduler, SchedulerConfig, SelectError,
+    SelectTable, Selector, Shield, Span, StreamSpec, StreamState, Transition, Workers,
 };
 use virtual_time::{Batch, Observer, Order, Poisson, Request, Scheduled, drive};
 
@@ -86,34 +86,15 @@ impl<'a> Trial<'a> {
 
     /// What becomes of them if `variant` is the only one.
     pub(super) fn alone(&self, variant: usize) -> Result<Expected, SelectionError> {
-        let variants = vec![self.inputs.variants[variant].clone()];
-        let batch = self.inputs.batch.min(variants[0].profile.max_batch());
-        let inputs = Inputs { variants, batch, ..self.inputs.clone() };
+        let inputs = self.inputs.alone(variant);
         Trial { inputs: &inputs, arrivals: self.arrivals.clone(), effort: self.effort }
             .run(&[vec![0]], self.effort.last)
     }
 
     /// What becomes of the first `count` requests at the scheduler, where nothing is promised.
     fn run(&self, wishes: &[Vec<u8>], count: usize) -> Result<Expected, SelectionError> {
-        let scheduled = self.inputs.scheduled(wishes)?;
-        let arrivals = self.arrivals.iter().take(count).map(|&at| (at, 0));
-        Ok(play(self.inputs, scheduled, arrivals))
+        self.inputs.tried(self.inputs.by_wishes(wishes)?, self.arrivals.iter().take(count).copied())
     }
-}
-
-/// What becomes of `arrivals`, in order, if every batch takes its bound.
-pub(super) fn play(
-    inputs: &Inputs,
-    mut scheduled: Scheduled,
-    arrivals: impl IntoIterator<Item = (Instant, usize)>,
-) -> Expected {
-    let accuracies = inputs.variants.iter().map(|variant| variant.accuracy).collect();
-    let mut count = Count { accuracies, answered: 0, all: 0, right: 0.0 };
-    // They come in order.
-    let _ = drive(&mut scheduled, arrivals, Order::Together, |_, _, bound| bound, &mut count);
-    let Count { answered, all, right, .. } = count;
-    let accuracy = if answered > 0 { right / answered as f64 } else { 0.0 };
-    Expected { accuracy, missed: 1.0 - answered as f64 / all.max(1) as f64 }
 }
 
 /// Counts what is answered in time, and right.
@@ -141,14 +122,53 @@ impl Observer for Count {
 }
 
 impl Inputs {
-    /// The scheduler with a table of `wishes`, before its first request, and one stream that is promised nothing.
-    pub(super) fn scheduled(&self, wishes: &[Vec<u8>]) -> Result<Scheduled, SelectionError> {
+    /// What becomes of requests that come at `arrivals`, in order, on the daemon's scheduler, if `selector` selects, nothing is
+    /// promised and every batch takes its bound: in virtual time.
+    ///
+    /// # Errors
+    /// As [`Inputs::scheduled`].
+    pub fn tried(
+        &self,
+        selector: Selector,
+        arrivals: impl IntoIterator<Item = Instant>,
+    ) -> Result<Expected, SelectionError> {
+        let accuracies = self.variants.iter().map(|variant| variant.accuracy).collect();
+        let mut count = Count { accuracies, answered: 0, all: 0, right: 0.0 };
+        let arrivals = arrivals.into_iter().map(|at| (at, 0));
+        // They come in order.
+        let _ =
+            drive(&mut self.scheduled(selector)?, arrivals, Order::Together, |_, _, bound| bound, &mut count);
+        let Count { answered, all, right, .. } = count;
+        let accuracy = if answered > 0 { right / answered as f64 } else { 0.0 };
+        Ok(Expected { accuracy, missed: 1.0 - answered as f64 / all.max(1) as f64 })
+    }
+
+    /// The same with `variant` alone, which forms its own batches.
+    ///
+    /// # Panics
+    /// If there is no such variant.
+    #[must_use]
+    pub fn alone(&self, variant: usize) -> Self {
+        let variants = vec![self.variants[variant].clone()];
+        let batch = self.batch.min(variants[0].profile.max_batch());
+        Self { variants, batch, ..self.clone() }
+    }
+
+    /// Who reads a table of `wishes` at any load.
+    pub(super) fn by_wishes(&self, wishes: &[Vec<u8>]) -> Result<Selector, SelectError> {
+        let bins = wishes.first().map_or(0, Vec::len);
+        let table = SelectTable::new(f64::INFINITY, self.bin(), bins, wishes.concat())?;
+        Selector::new(self.variants.clone(), vec![table], LoadMonitor::default())
+    }
+
+    /// The scheduler that `selector` selects for, before its first request, and one stream that is promised nothing.
+    ///
+    /// # Errors
+    /// What the scheduler finds wrong with variants, workers or latency.
+    pub fn scheduled(&self, selector: Selector) -> Result<Scheduled, SelectionError> {
         let Self { ref variants, latency, workers: count, batch, .. } = *self;
         let workers = Workers { count, batch, profile: variants[0].profile.clone() };
         let shield = Shield::new(&workers, latency, None)?;
-        let bins = wishes.first().map_or(0, Vec::len);
-        let table = SelectTable::new(f64::INFINITY, self.bin(), bins, wishes.concat())?;
-        let selector = Selector::new(variants.clone(), vec![table], LoadMonitor::default())?;
         let second = Span::from_millis(1_000);
         let mut scheduler = Scheduler::new(SchedulerConfig {
             deadline: latency,

@@ -43,6 +43,10 @@ impl Replay {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.chosen.is_empty()
+    }
+
     /// So many of them, any of them as likely as any other.
     pub(crate) fn sample<'a>(
         &'a self,

@@ -3,7 +3,9 @@
 use planner::problem::raw as written;
 use planner::selection::{DEFAULT_MAX_MISS, Inputs, MAX_BATCH, plan};
 use planner::{Number, Problem};
-use research::learned::{Schooling, school};
+use std::ops::ControlFlow;
+
+use research::learned::{AllLoads, Schooling, school};
 use rt_core::{LoadMonitor, MAX_WORKERS, Selector, Span};
 
 use super::fleet::Fleet;
@@ -56,9 +58,11 @@ impl Scheduled {
         let inputs = inputs(fleet)?;
         let plain = Selector::greedy(inputs.variants.clone()).map_err(|error| error.to_string())?;
         let Self { problem, .. } = Self::new(&inputs, plain)?;
-        let build = |selector| Self { problem: problem.clone(), selector }.policy();
-        let selector = school(&inputs, schooling, build).map_err(|error| error.to_string())?;
-        Self::new(&inputs, selector)
+        let build = |selector| Self { problem: problem.clone(), selector }.build();
+        let course = AllLoads { capacity_per_s: inputs.capacity_per_s(0) };
+        let schooled = school(&inputs, schooling, &course, build, &mut |_| ControlFlow::Continue(()));
+        let net = schooled.map_err(|error| error.to_string())?.net;
+        Self::new(&inputs, inputs.learned(net).map_err(|error| error.to_string())?)
     }
 
     /// A scheduler to which nothing has come yet.

@@ -11,6 +11,7 @@ mod early;
 mod floods;
 mod joins;
 mod ladder;
+mod learned;
 mod observers;
 mod pipelines;
 mod recorded;

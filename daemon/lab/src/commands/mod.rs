@@ -17,6 +17,7 @@ mod profile;
 mod replay;
 mod simulate;
 mod top;
+mod train;
 mod tune;
 mod verify;
 
@@ -48,6 +49,8 @@ enum Command {
     Place(place::Args),
     /// Propose, from a recording, what the streams of a service should declare of their arrivals
     Tune(tune::Args),
+    /// Train a network that selects among the variants of a service, in simulated time, and compare it
+    Train(train::Args),
     /// Write down what can be promised, or what breaks it, as a certificate that anyone can check
     Certify(certify::Args),
     /// Check a certificate with a program of its own
@@ -115,6 +118,7 @@ impl Cli {
             Command::Plan(args) => plan::run(&args),
             Command::Place(args) => place::run(&args),
             Command::Tune(args) => tune::run(&args),
+            Command::Train(args) => train::run(&args),
             Command::Certify(args) => certify::run(&args),
             Command::Verify(args) => verify::run(&args),
             Command::Replay(args) => replay::run(&args),

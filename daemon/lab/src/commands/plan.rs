@@ -4,7 +4,7 @@ mod region;
 mod selection;
 mod stages;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -124,14 +124,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 /// The plan; tables that are about to be made need not be there.
 fn plan(args: &Args) -> Result<Plan> {
-    let mut config = Config::load(&args.file)?;
-    let Some((name, _)) = &args.select else { return watched(&config) };
+    match &args.select {
+        None => watched(&Config::load(&args.file)?),
+        Some((name, _)) => Ok(plan_before(&args.file, "--select = ", name)?.0),
+    }
+}
+
+/// The plan of the configuration at `path`, and the place of the service that `argument` says is `name`: what selects for
+/// that need not be there yet.
+pub(super) fn plan_before(path: &Path, argument: &str, name: &str) -> Result<(Plan, usize)> {
+    let mut config = Config::load(path)?;
     let names = config.services.iter().map(|service| service.name.as_str());
-    let index = place_of("--select = ", name, names)?;
+    let index = place_of(argument, name, names)?;
     let select = std::mem::replace(&mut config.services[index].select, Select::Base);
     let mut plan = watched(&config)?;
     plan.services[index].config.select = select;
-    Ok(plan)
+    Ok((plan, index))
 }
 
 /// Computes the plan, and shows on a terminal how far it is where several services share workers.

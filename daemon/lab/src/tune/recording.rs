@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use rt_core::{Span, StreamSpec};
+use rt_core::{Instant, Span, StreamSpec};
 use sim::Arrivals;
 
 use super::Seen;
@@ -40,18 +40,17 @@ impl Recording {
     /// # Errors
     /// If it cannot be read, is of another service or device, or a line is no arrival.
     pub(crate) fn read(path: &Path, service: &str, device: Option<&str>) -> Result<Self> {
-        let mut text = String::new();
-        File::open(path)?.take(MOST + 1).read_to_string(&mut text)?;
-        ensure!(text.len() as u64 <= MOST, "more than {MOST} bytes");
-        // The daemon may be in the midst of a line.
-        text.truncate(text.rfind('\n').map_or(0, |last| last + 1));
-        let of = text.lines().next().and_then(|line| line.strip_prefix(RECORDING)).map(str::trim);
-        let own = device.map_or_else(|| format!("service {service}"), |device| format!("device {device}"));
-        if let Some(other) = of.filter(|of| *of != own) {
-            bail!("is of {other}, not of {own}");
-        }
-        let all = Self::of(&text)?;
+        let all = Self::of(&text(path, service, device)?)?;
         Ok(if device.is_some() { all.of_service(service) } else { all })
+    }
+
+    /// When requests of `service` came, in order, of a file as [`Recording::read`] has it; the service has its workers to itself.
+    ///
+    /// # Errors
+    /// As [`Recording::read`].
+    pub(crate) fn instants(path: &Path, service: &str) -> Result<Vec<Instant>> {
+        let Arrivals { list, .. } = Arrivals::recorded(text(path, service, None)?.as_bytes())?;
+        Ok(list.into_iter().map(|(at, _)| at).collect())
     }
 
     /// Of a device's: the streams of one of its services, as this one calls them.
@@ -96,6 +95,21 @@ impl Recording {
         };
         Ok(Self { streams, missing, length })
     }
+}
+
+/// The whole lines of a file, if they are of that service, or of its device.
+fn text(path: &Path, service: &str, device: Option<&str>) -> Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MOST + 1).read_to_string(&mut text)?;
+    ensure!(text.len() as u64 <= MOST, "more than {MOST} bytes");
+    // The daemon may be in the midst of a line.
+    text.truncate(text.rfind('\n').map_or(0, |last| last + 1));
+    let of = text.lines().next().and_then(|line| line.strip_prefix(RECORDING)).map(str::trim);
+    let own = device.map_or_else(|| format!("service {service}"), |device| format!("device {device}"));
+    if let Some(other) = of.filter(|of| *of != own) {
+        bail!("is of {other}, not of {own}");
+    }
+    Ok(text)
 }
 
 #[cfg(test)]

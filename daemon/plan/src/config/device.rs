@@ -169,6 +169,7 @@ impl Check<'_> {
                 "select",
                 match &raw.select {
                     Some(raw::Select::Planned) => Some("\"planned\"".to_owned()),
+                    Some(raw::Select::Learned) => Some("\"learned\"".to_owned()),
                     Some(raw::Select::Table(path)) => Some(format!("{{ table = {path:?} }}")),
                     _ => None,
                 },

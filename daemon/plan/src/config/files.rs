@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::check::{Check, Refused, all};
-use super::{DaemonConfig, DeviceConfig, LocalAddress, RecordConfig, Select, ServiceConfig};
+use super::{DaemonConfig, DeviceConfig, LocalAddress, RecordConfig, ServiceConfig};
 
 /// How a recording begins, before `service` or `device` and its name.
 pub const RECORDING: &str = "# weir: arrivals at";
@@ -57,11 +57,8 @@ impl Check<'_> {
         devices: &[DeviceConfig],
         services: &[ServiceConfig],
     ) -> Result<(), Refused> {
-        let tables = services.iter().filter_map(|service| match &service.select {
-            Select::Table(path) => Some(path.as_path()),
-            _ => None,
-        });
-        let mut taken: HashSet<&Path> = tables.chain([self.path]).chain(daemon.models.as_deref()).collect();
+        let read = services.iter().filter_map(|service| service.select.file());
+        let mut taken: HashSet<&Path> = read.chain([self.path]).chain(daemon.models.as_deref()).collect();
         // Services that share workers are recorded in the file of their device.
         let own = services.iter().filter(|service| service.share.is_none());
         let own = own.map(|service| (format!("{}.record", service.at), &service.record));

@@ -1,6 +1,6 @@
 //! What answers a service's requests: one model or several variants of it, and who chooses among them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rt_core::{MAX_BATCH, MAX_VARIANTS, MAX_WORKERS, Span};
 
@@ -38,6 +38,8 @@ pub enum Select {
     Planned,
     /// What the tables of this file say.
     Table(PathBuf),
+    /// What the network of this file holds to be worth most.
+    Learned(PathBuf),
 }
 
 impl Select {
@@ -48,6 +50,15 @@ impl Select {
             Self::Accurate => "accurate",
             Self::Planned => "planned",
             Self::Table(_) => "table",
+            Self::Learned(_) => "learned",
+        }
+    }
+
+    /// The file that it is read from, if it is read from one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Table(path) | Self::Learned(path) => Some(path),
+            Self::Base | Self::Accurate | Self::Planned => None,
         }
     }
 }
@@ -113,7 +124,7 @@ impl Check<'_> {
         at: &str,
         (engine, model, variants): (EngineKind, Option<String>, Vec<String>),
         simulated: Option<raw::Simulated>,
-        select: Option<raw::Select>,
+        (select, weights): (Option<raw::Select>, Option<PathBuf>),
     ) -> Result<(ModelChoice, Select), Refused> {
         let refuse =
             |name: &str, value: &str, reason: &str| self.refuse(&format!("{at}.{name}"), value, reason);
@@ -155,7 +166,18 @@ impl Check<'_> {
             Some(raw::Select::Accurate) | None => Select::Accurate,
             Some(raw::Select::Planned) => Select::Planned,
             Some(raw::Select::Table(path)) => Select::Table(self.resolve(&path)),
+            Some(raw::Select::Learned) => match &weights {
+                Some(path) => Select::Learned(self.resolve(path)),
+                None => {
+                    let reason = "must name the file that `weir train` writes";
+                    return Err(refuse("weights", ABSENT, reason));
+                }
+            },
         };
+        if let Some(path) = weights.filter(|_| !matches!(select, Select::Learned(_))) {
+            let reason = "only with select = \"learned\"; remove it";
+            return Err(refuse("weights", &format!("{path:?}"), reason));
+        }
         Ok((model, select))
     }
 

@@ -187,6 +187,8 @@ pub(super) struct Service {
     pub(super) value: Option<f64>,
     pub(super) classes: Option<Vec<String>>,
     pub(super) select: Option<Select>,
+    /// Of the network, where one selects.
+    pub(super) weights: Option<PathBuf>,
     pub(super) simulated: Option<Simulated>,
     pub(super) deadline: Option<String>,
     pub(super) guard: String,
@@ -230,6 +232,7 @@ impl Default for Service {
             value: None,
             classes: None,
             select: None,
+            weights: None,
             simulated: None,
             deadline: None,
             guard: "5ms".into(),
@@ -370,6 +373,8 @@ pub(super) enum Select {
     Planned,
     /// A file of tables.
     Table(PathBuf),
+    /// A network that was trained, of the file `weights`.
+    Learned,
 }
 
 #[derive(Debug, Deserialize)]

@@ -126,6 +126,7 @@ impl Check<'_> {
         // What is chosen among models may have variants or none.
         let alone = raw.variants.is_empty() && raw.simulated.as_ref().is_none_or(|s| s.variants.is_empty());
         let select = raw.select.filter(|_| !(alone && has_candidates));
+        let select = (select, raw.weights);
         let model = self.model(at, (raw.engine, raw.model, raw.variants), raw.simulated, select);
         let handover = self.span(&field("handover"), &raw.handover, Span::ZERO);
         let probability = self.probability(&field("probability"), raw.probability);

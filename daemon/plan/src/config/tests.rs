@@ -199,6 +199,16 @@ fn every_refusal_names_file_field_value_and_limit() {
         ("model = \"digits-m\"", "model = \"m\"\nvariants = [\"m\"]", &["service[0].variants[0]", "\"m\""]),
         ("model = \"digits-m\"", "model = \"m\"\nselect = \"base\"", &["service[0].select", "variants"]),
         (
+            "model = \"digits-m\"",
+            "model = \"m\"\nvariants = [\"n\"]\nselect = \"learned\"",
+            &["service[0].weights", "(absent)", "weir train"],
+        ),
+        (
+            "model = \"digits-m\"",
+            "model = \"m\"\nvariants = [\"n\"]\nweights = \"w\"",
+            &["service[0].weights", "\"w\"", "only with select = \"learned\""],
+        ),
+        (
             "[daemon]",
             "[daemon]\nmetrics = \"unix:x.profile.json\"",
             &["daemon.metrics", "x.profile", "other"],

@@ -31,12 +31,18 @@ pub struct Load {
     pub planned: Option<Planned>,
 }
 
-/// Why a file of tables could not be written.
+/// Why a file of tables or weights could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: cannot be written: {source}", path.display())]
 pub struct WriteError {
     path: PathBuf,
     source: std::io::Error,
+}
+
+impl WriteError {
+    pub(super) fn new(path: &Path, source: std::io::Error) -> Self {
+        Self { path: path.to_owned(), source }
+    }
 }
 
 impl SelectionPlan {
@@ -91,6 +97,6 @@ impl SelectionPlan {
         let file =
             json!({ "weir_select": VERSION, "inputs_sha256": inputs_sha256(service), "tables": tables });
         planner::write_atomically(path, format!("{file}\n").as_bytes())
-            .map_err(|source| WriteError { path: path.to_owned(), source })
+            .map_err(|source| WriteError::new(path, source))
     }
 }

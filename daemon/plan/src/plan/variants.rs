@@ -7,7 +7,7 @@ use rt_core::{
     BatchTime, Instant, LatencyProfile, LoadMonitor, Selector, Shield, ShieldError, Span, StreamSpec, Variant,
 };
 
-use super::{PlanError, ServicePlan, select};
+use super::{PlanError, ServicePlan, select, weights};
 use crate::config::{Select, ServiceConfig};
 use crate::profile::Entry;
 use weir_engine::{Equipment, ModelSpec, RunMode};
@@ -78,7 +78,7 @@ impl ServicePlan {
     /// Adds the variants and who selects among them.
     ///
     /// # Errors
-    /// If one is not profiled, is faster than the one before at every batch size, or the file of tables is wrong.
+    /// If one is not profiled, is faster than the one before at every batch size, or the file of tables or weights is wrong.
     pub(super) fn with_variants(mut self, specs: Vec<(ModelSpec, &Entry)>) -> Result<Self, PlanError> {
         let here = Equipment::current(self.config.backend(0));
         for (spec, entry) in specs {
@@ -108,7 +108,7 @@ impl ServicePlan {
     /// The plan as if each batch took its bound: that of an abstract problem, which says nothing else of times.
     ///
     /// # Errors
-    /// If the file of tables is wrong.
+    /// If the file of tables or weights is wrong.
     pub fn by_bounds(mut self) -> Result<Self, PlanError> {
         let workers = self.system.workers.iter_mut().map(|workers| &mut workers.profile);
         for times in workers.chain(self.variants.iter_mut().map(|variant| &mut variant.times)) {
@@ -136,6 +136,7 @@ impl ServicePlan {
                 Some(none.map_err(|source| PlanError::Select { service: service(), source })?)
             }
             Select::Table(path) => Some(select::load(path, &self)?),
+            Select::Learned(path) => Some(weights::load(path, &self)?),
         };
         Ok(self)
     }
@@ -147,7 +148,7 @@ impl ServicePlan {
     }
 
     /// What tables are planned for, if at most a share `max_miss` of the requests may be missed for them.
-    pub(super) fn selection_inputs(&self, max_miss: f64) -> Inputs {
+    pub fn selection_inputs(&self, max_miss: f64) -> Inputs {
         let (workers, latency) = (self.workers(), self.system.unstalled_latency());
         let (count, batch) = (workers.count, workers.batch);
         Inputs { variants: self.core_variants(), latency, workers: count, batch, max_miss }

@@ -145,6 +145,7 @@ fn every_refusal_names_field_value_and_limit() {
             "pipeline[0].device = \"d\": is not possible in a pipeline: remove it",
         ),
         (of_pipeline("select = \"base\""), 8, "pipeline[0].select = \"base\": is not possible in a pipeline"),
+        (of_pipeline("weights = \"w\""), 8, "pipeline[0].weights = \"w\": is not possible in a pipeline"),
         (of_pipeline("variants = [\"m\"]"), 8, "pipeline[0].variants = [\"m\"]: is said of each stage"),
         (
             of_pipeline("optimise = \"rate\""),
@@ -209,6 +210,11 @@ fn every_refusal_names_field_value_and_limit() {
             of_read("select = \"base\""),
             22,
             "pipeline[0].stage[1].select = \"base\": is not possible in a pipeline",
+        ),
+        (
+            of_read("weights = \"w\""),
+            22,
+            "pipeline[0].stage[1].weights = \"w\": is not possible in a pipeline",
         ),
         (of_read("stalls = 1"), 22, "pipeline[0].stage[1].stalls = 1: is not possible in a pipeline"),
         (

@@ -95,9 +95,14 @@ impl Check<'_> {
                 None => Err(Refused),
             },
         };
-        if matches!(raw.select, Some(raw::Select::Table(_))) {
+        let fixed = match raw.select {
+            Some(raw::Select::Table(_)) => Some("(a table)"),
+            Some(raw::Select::Learned) => Some("\"learned\""),
+            _ => None,
+        };
+        if let Some(fixed) = fixed {
             let reason = "is for one choice of variants, which `weir place` may change: say \"accurate\", \"planned\" or \"base\"";
-            return Err(self.refuse(&field("select"), "(a table)", reason));
+            return Err(self.refuse(&field("select"), fixed, reason));
         }
         let open = raw.is_open();
         let there = [

@@ -114,6 +114,11 @@ fn every_refusal_names_field_value_and_limit() {
             "select = { table = \"t.json\" }",
             "service[0].select = (a table): is for one choice of variants",
         ),
+        (
+            "value = 2.0",
+            "select = \"learned\"\nweights = \"w\"",
+            "service[0].select = \"learned\": is for one choice of variants",
+        ),
         ("\"digits-m\"]", "\"digits-s\"]", "service[0].models[1] = \"digits-s\": is there already"),
         (
             "models = [\"digits-s\", \"digits-m\"]",

@@ -47,6 +47,7 @@ pub(in crate::config) struct Pipeline {
     simulated: Option<Value>,
     stalls: Option<Value>,
     variants: Option<Value>,
+    weights: Option<Value>,
 }
 
 /// One of them.
@@ -95,6 +96,7 @@ pub(in crate::config) struct Stage {
     tolerance: Option<Value>,
     turn: Option<Value>,
     weight: Option<Value>,
+    weights: Option<Value>,
 }
 
 impl Default for Pipeline {
@@ -132,6 +134,7 @@ impl Default for Pipeline {
             simulated: None,
             stalls: None,
             variants: None,
+            weights: None,
         }
     }
 }
@@ -177,6 +180,7 @@ impl Default for Stage {
             tolerance: None,
             turn: None,
             weight: None,
+            weights: None,
         }
     }
 }
@@ -192,8 +196,8 @@ pub(in crate::config) type Refusal<'a> = (&'static str, &'a Value, &'static str)
 impl Pipeline {
     /// What is said that no pipeline has.
     pub(in crate::config) fn refused(&self) -> impl Iterator<Item = Refusal<'_>> {
-        let Self { background, device, dispatch, optimise, select, stalls, .. } = self;
-        let never = never([background, device, dispatch, optimise, select, stalls]);
+        let Self { background, device, dispatch, optimise, select, stalls, weights, .. } = self;
+        let never = never([background, device, dispatch, optimise, select, stalls, weights]);
         let of_stages = [
             ("batch", &self.batch),
             ("cores", &self.cores),
@@ -230,8 +234,8 @@ impl Pipeline {
 impl Stage {
     /// What is said that no stage has.
     pub(in crate::config) fn refused(&self) -> impl Iterator<Item = Refusal<'_>> {
-        let Self { background, device, dispatch, optimise, select, stalls, .. } = self;
-        let never = never([background, device, dispatch, optimise, select, stalls]);
+        let Self { background, device, dispatch, optimise, select, stalls, weights, .. } = self;
+        let never = never([background, device, dispatch, optimise, select, stalls, weights]);
         let of_devices = [("turn", &self.turn), ("weight", &self.weight)];
         let of_all = [
             ("answer", &self.answer),
@@ -271,8 +275,8 @@ impl Stage {
 }
 
 /// What neither a pipeline nor a stage has, unless it says what is so anyway, in the order of the names.
-fn never(fields: [&Option<Value>; 6]) -> impl Iterator<Item = Refusal<'_>> {
-    let names = ["background", "device", "dispatch", "optimise", "select", "stalls"];
+fn never(fields: [&Option<Value>; 7]) -> impl Iterator<Item = Refusal<'_>> {
+    let names = ["background", "device", "dispatch", "optimise", "select", "stalls", "weights"];
     let so_anyway = |name: &str, value: &Value| match name {
         "background" => *value == Value::Boolean(true),
         "dispatch" => value.as_str() == Some("eager"),

@@ -1,0 +1,92 @@
+//! What a wider network brings and costs: `cargo test --release -p research --bench widths -- --nocapture` prints the table.
+#![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+
+use std::hint::black_box;
+use std::ops::ControlFlow;
+use std::time::Instant as Clock;
+
+use planner::selection::{DEFAULT_MAX_MISS, Inputs};
+use research::learned::{AllLoads, Schooling, school};
+use rt_core::{BatchView, Instant, LatencyProfile, Net, Selector, Span, Variant};
+use virtual_time::Poisson;
+
+/// Loads that none was trained on, as parts of what the base carries, and requests of each.
+const PARTS: [f64; 7] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0];
+const REQUESTS: usize = 20_000;
+const SEEDS: [u64; 3] = [1, 2, 3];
+/// Hidden layers, and how wide each is.
+const NETS: [&[usize]; 8] = [&[8], &[32], &[8, 8], &[16, 16], &[32, 32], &[64, 64], &[128, 128], &[256, 256]];
+
+/// Two workers and three models, within 180 ms.
+fn inputs() -> Inputs {
+    let models = [(0.6, 5, 3), (0.8, 15, 5), (0.95, 30, 15)].map(|(accuracy, first, step)| {
+        let times: Vec<_> = (0..4).map(|b| Span::from_millis(first + b * step)).collect();
+        Variant { accuracy, profile: LatencyProfile::new(&times).expect("times that rise") }
+    });
+    let (variants, latency) = (models.to_vec(), Span::from_millis(180));
+    Inputs { variants, latency, workers: 2, batch: 4, max_miss: DEFAULT_MAX_MISS }
+}
+
+/// The share of requests that are answered in time and right, in percent, over all loads.
+fn right(inputs: &Inputs, selector: &Selector) -> f64 {
+    let of = |(seed, part): (u64, f64)| {
+        let arrivals = Poisson::new(part * inputs.capacity_per_s(0), 0x7e57_0000 + seed).take(REQUESTS);
+        inputs.tried(selector.clone(), arrivals).expect("a scheduler").right()
+    };
+    100.0 * (0..).zip(PARTS).map(of).sum::<f64>() / PARTS.len() as f64
+}
+
+/// What a wish takes, in nanoseconds.
+fn wish(selector: &mut Selector) -> f64 {
+    const WISHES: u32 = 200_000;
+    let slacks: Vec<_> = (0..64).map(|i| Span::from_micros(2_800 * i)).collect();
+    let begun = Clock::now();
+    for i in 0..WISHES {
+        let now = Instant::from_nanos(1_000 * u64::from(i));
+        let (size, waiting) = (1 + i as usize % 4, i as usize % 7);
+        black_box(selector.wish(&BatchView { now, size, waiting, slack: slacks[i as usize % 64] }));
+    }
+    begun.elapsed().as_secs_f64() * 1e9 / f64::from(WISHES)
+}
+
+#[test]
+fn widths() {
+    let inputs = inputs();
+    let base = Selector::new(inputs.variants.clone(), [], rt_core::LoadMonitor::default()).expect("valid");
+    println!("the base alone: {:.2} %", right(&inputs, &base));
+    println!("accurate: {:.2} %", right(&inputs, &inputs.accurate().expect("valid")));
+    println!("| hidden layers | weights | right, % | least and most | a wish, ns | training, s |");
+    println!("|---|---:|---:|---:|---:|---:|");
+    for hidden in NETS {
+        let schooling = |seed| Schooling {
+            hidden: hidden.to_vec(),
+            episodes: 300,
+            patience: 6,
+            discount: 0.98,
+            unit: 16.0 * inputs.batch as f64,
+            seed,
+            ..Schooling::default()
+        };
+        let course = AllLoads { capacity_per_s: inputs.capacity_per_s(0) };
+        let begun = Clock::now();
+        let nets = SEEDS.map(|seed| {
+            let build = |selector| inputs.scheduled(selector);
+            let go_on = &mut |_| ControlFlow::Continue(());
+            school(&inputs, &schooling(seed), &course, build, go_on).expect("a network").net
+        });
+        let each = begun.elapsed().as_secs_f64() / SEEDS.len() as f64;
+        let learned = |net: &Net| inputs.learned(net.clone()).expect("it fits");
+        let mut found = nets.each_ref().map(|net| right(&inputs, &learned(net)));
+        found.sort_by(f64::total_cmp);
+        let name: Vec<_> = hidden.iter().map(ToString::to_string).collect();
+        println!(
+            "| {} | {} | {:.2} | {:.2} to {:.2} | {:.0} | {each:.1} |",
+            name.join(" + "),
+            nets[0].weights().len(),
+            found.iter().sum::<f64>() / SEEDS.len() as f64,
+            found[0],
+            found[SEEDS.len() - 1],
+            wish(&mut learned(&nets[0])),
+        );
+    }
+}
