@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 warn_of(&plan.as_ref().map_or_else(|_| machine(), Plan::mismatches));
             }
             match plan {
-                Err(error @ PlanError::Table { .. }) => Err(error.into()),
+                Err(error @ (PlanError::Table { .. } | PlanError::Timeout { .. })) => Err(error.into()),
                 _ => Ok(whole),
             }
         });
