@@ -73,7 +73,7 @@ fn what_is_wrong_is_named_with_its_field_and_limit() {
             "name = \"tract\"",
             "service[0].workers[1].name = \"tract\": is the name of another",
         ),
-        ("batch = 2\n", "batch = 3\n", "service[0].workers[1].batch = 3: must be in 1..=2"),
+        ("    batch = 2\n", "    batch = 3\n", "service[0].workers[1].batch = 3: must be in 1..=2"),
         ("    max-batch = 4", "    batch = 4", "service[0].batch = 4: belongs to the entries of workers"),
         ("    max-batch = 4", "    cores = [0]", "service[0].cores = (present): belongs to the entries of"),
         ("    max-batch = 4", "    gpu = 1", "service[0].gpu = (present): belongs to the entries of workers"),
@@ -102,7 +102,7 @@ fn what_is_wrong_is_named_with_its_field_and_limit() {
         (
             "    max-batch = 4",
             "    stalls = { at-most = 1, in = \"9s\", of = \"6s\" }",
-            "service[0].workers[1].remote.timeout = 5000 ms: must be above 6 s",
+            "service[0].workers[1].remote.timeout = 5000 ms: must be above 6.00 s",
         ),
         (
             "    model = \"digits\"",

@@ -104,7 +104,7 @@ fn the_plan_is_the_best_of_all_choices_of_batches_and_the_largest_rate_of_theore
 #[test]
 fn a_kind_that_the_promise_would_be_better_without_is_named() {
     let quick = (2, &[4, 5, 6][..]);
-    let both = plan(&config(&[quick, (1, &[16, 17])], KEEPS)).expect("it can be promised");
+    let both = plan(&config(&[quick, (1, &[34, 35])], KEEPS)).expect("it can be promised");
     let alone = plan(&config(&[quick], KEEPS)).expect("it can be promised");
     let kinds = &both.services[0].kinds;
     assert_eq!(
@@ -116,7 +116,7 @@ fn a_kind_that_the_promise_would_be_better_without_is_named() {
     assert_eq!(kinds[0].without_per_s, None, "without the quick ones there is less");
     // With time enough each helps.
     let patient = KEEPS.replace("40ms", "400ms");
-    let both = plan(&config(&[quick, (1, &[16, 17])], &patient)).expect("it can be promised");
+    let both = plan(&config(&[quick, (1, &[34, 35])], &patient)).expect("it can be promised");
     assert!(both.services[0].kinds.iter().all(|kind| kind.without_per_s.is_none()));
 }
 
