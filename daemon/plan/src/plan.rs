@@ -153,6 +153,8 @@ pub enum PlanError {
          P({batch}) = {bound}"
     )]
     Stalls { source: Box<Self>, share: f64, batch: usize, likely: Span, bound: Span },
+    #[error("{source}; without the workers of {kind} it could be")]
+    Kind { source: Box<Self>, kind: String },
     #[error("{source}; {proposal}")]
     Declare { source: Box<Self>, proposal: Box<Proposal> },
 }

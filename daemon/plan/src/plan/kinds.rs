@@ -36,7 +36,7 @@ impl ServicePlan {
         let (entries, sizes) = sizes(config, specs, profile)?;
         let profile_sha256 = entries[0].digest();
         let base = (config, &specs[0], &*profile_sha256);
-        let plan = best_of(base, &sizes)?;
+        let plan = best_of(base, &sizes).map_err(|error| or_without(error, base, &sizes))?;
         let mut kinds = Vec::new();
         for (i, ((kind, spec), entry)) in config.kinds.iter().zip(specs).zip(entries).enumerate() {
             let chosen = plan.system.workers[i].clone();
@@ -81,6 +81,19 @@ pub fn sizes<'a>(
     Ok((entries, sizes))
 }
 
+/// The same error, and the kind without which all could be promised, if there is one.
+fn or_without(error: PlanError, base: (&ServiceConfig, &ModelSpec, &str), sizes: &Sizes) -> PlanError {
+    let holds = |kind: &usize| best_of(base, &all_but(sizes, *kind)).is_ok();
+    match (0..sizes.len()).find(holds) {
+        Some(kind) => PlanError::Kind { source: Box::new(error), kind: base.0.kinds[kind].kind_name() },
+        None => error,
+    }
+}
+
+fn all_but(sizes: &Sizes, kind: usize) -> Sizes {
+    sizes.iter().enumerate().filter(|(i, _)| *i != kind).map(|(_, of)| of.clone()).collect()
+}
+
 /// What would be promised without that kind, if it is more than the `plan` promises.
 fn without(
     base: (&ServiceConfig, &ModelSpec, &str),
@@ -90,9 +103,7 @@ fn without(
 ) -> Option<f64> {
     let per_second = |plan: &ServicePlan| plan.rate.as_ref().and_then(RatePlan::per_second);
     plan.rate.as_ref()?;
-    let others: Sizes =
-        sizes.iter().enumerate().filter(|(i, _)| *i != kind).map(|(_, of)| of.clone()).collect();
-    let without = per_second(&best_of(base, &others).ok()?)?;
+    let without = per_second(&best_of(base, &all_but(sizes, kind)).ok()?)?;
     (without > per_second(plan).unwrap_or(0.0)).then_some(without)
 }
 

@@ -137,6 +137,7 @@ fn what_cannot_be_promised_is_refused_with_the_times_of_both() {
     let error =
         plan(&config(&[(1, &[4]), (1, &[36])], KEEPS)).expect_err("4 + 36 ms are above 39").to_string();
     assert!(error.contains("any_miss(1,4)") && error.contains("40.0 ms"), "{error}");
+    assert!(error.ends_with("; without the workers of k1 it could be"), "{error}");
     let error =
         plan(&config(&[(1, &[4]), (1, &[41])], KEEPS)).expect_err("no batch of the slow one").to_string();
     assert!(error.contains("P(1) = 41.0 ms leaves nothing"), "{error}");
