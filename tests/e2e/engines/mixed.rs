@@ -101,6 +101,22 @@ fn a_worker_here_and_one_elsewhere_serve_together_and_either_alone() {
     assert!(answered.iter().all(|one| *one == answered[0]), "the same engine computes on both: {answered:?}");
     let served = back.stream_status("front")["served"].as_u64();
     assert!(served.is_some_and(|served| served > 0), "one of the two is there: {served:?}");
+    let mut client = daemon.client();
+    let every = Duration::from_millis(20);
+    let cam = Registration::builder("digits", "cam")
+        .constraint(Constraint::any_miss(1, 3))
+        .arrivals(ArrivalBound::window(1, every));
+    let cam = client.register(&cam.build().expect("it fits")).expect("admitted by both");
+    let mut send = || -> Vec<bool> {
+        let one = |_| {
+            pause(every);
+            client.infer(&cam, &picture).expect("an answer").result().is_some()
+        };
+        (0..20).map(one).collect()
+    };
+    let outcomes = send();
+    let kept = outcomes.windows(3).all(|three| three.iter().filter(|&&hit| !hit).count() <= 1);
+    listener.kept_or_told("digits", kept, &outcomes);
 
     back.signal(Signal::KILL);
     back.wait();
@@ -114,6 +130,8 @@ fn a_worker_here_and_one_elsewhere_serve_together_and_either_alone() {
         "{mode:?}"
     );
     assert_eq!(infer(&daemon, &picture), answered, "the other goes on");
+    assert!(send().contains(&true), "whoever is promised nothing meanwhile is served too");
+    drop(client);
     eventually("what is said of it", || daemon.stderr().contains("worker 1 (far): unix:").then_some(()));
     drop(daemon);
 

@@ -81,15 +81,16 @@ impl RatePlan {
             admits(&config.reserved, ArrivalBound::periodic(t, config.jitter))
         });
         // Of a deadline of many batches the queue may hold too little for one request each batch, but for fewer.
-        if spare.is_none() && (alone.is_none_or(|alone| alone.count == 0) || config.reserved.is_empty()) {
-            let seldom = carries(&config.reserved, ArrivalBound::periodic(MAX_SPAN, config.jitter));
-            return Err(match seldom.map(|admitted| admitted.waiting).filter(|&waiting| waiting > queue) {
+        let seldom = || ArrivalBound::periodic(MAX_SPAN, config.jitter);
+        let by_itself = || alone.map_or_else(|| admits(&[], seldom()).is_some(), |alone| alone.count > 0);
+        if spare.is_none() && (config.reserved.is_empty() || !by_itself()) {
+            let carried = carries(&config.reserved, seldom());
+            return Err(match carried.map(|admitted| admitted.waiting).filter(|&waiting| waiting > queue) {
                 Some(waiting) => {
                     PlanError::Queue { service: config.name.clone(), queue: config.queue, waiting }
                 }
                 None => {
-                    let bound = ArrivalBound::periodic(MAX_SPAN, config.jitter);
-                    let curve = bound.and_then(|bound| ArrivalCurve::new(&[bound]));
+                    let curve = seldom().and_then(|bound| ArrivalCurve::new(&[bound]));
                     let one = curve.map(|curve| StreamSpec::promised(set.clone(), curve));
                     match one.map(|one| system.admit(config.reserved.iter().map(|s| &s.spec).chain([&one]))) {
                         Ok(Err(

@@ -143,6 +143,18 @@ fn what_cannot_be_promised_is_refused_with_the_times_of_both() {
     assert!(error.contains("P(1) = 41.0 ms leaves nothing"), "{error}");
 }
 
+/// Reserved streams may leave no room for one more: that is said, and is no refusal. Of 37 at once 28 must be served, which are begun by
+/// 75 ms, 25 by the one worker and 3 by the other, and answered by 99 ms at the latest. One more is begun by 78.
+#[test]
+fn what_is_reserved_may_leave_no_room() {
+    let full = "deadline = \"100ms\"\njitter = \"3ms\"\nconstraints = [{ any-miss = { m = 1, k = 4 } }]\n\
+                [[service.stream]]\nname = \"all\"\narrivals = [{ window = { count = 37, length = \"10s\" } }]";
+    let kinds: Kinds<'_> = &[(1, &[3]), (1, &[24])];
+    let plan = plan(&config(kinds, full)).expect("what is reserved holds");
+    assert!(plan.services[0].rate.as_ref().is_some_and(|rate| rate.spare.is_none()));
+    assert!(plan.services[0].admission.as_ref().is_some_and(|admission| admission.binding.is_some()));
+}
+
 /// Where not all choices are tried, what is found is bettered by no change for one kind, and by little else; merits as plans have them.
 #[test]
 fn a_climb_ends_where_no_kind_alone_betters_it() {
