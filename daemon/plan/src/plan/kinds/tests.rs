@@ -98,6 +98,12 @@ fn the_plan_is_the_best_of_all_choices_of_batches_and_the_largest_rate_of_theore
         assert_eq!(names, ["k0", "k1", "k2"][..kinds.len()]);
         let verified = planner::verify::verify(&certificate).expect("it is what the checker derives");
         assert_eq!((verified.promised, verified.refused), (1, 0));
+        // A kind less than the problem has is told.
+        let mut claims = certificate.claims.clone();
+        claims[0].service.as_mut().expect("of a service").kinds.pop();
+        let tampered = planner::Certificate::new("a test", certificate.machine.clone(), claims);
+        let error = planner::verify::verify(&tampered).expect_err("tampered with").to_string();
+        assert!(error.contains("service.kinds"), "{error}");
     }
 }
 
