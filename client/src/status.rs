@@ -123,6 +123,8 @@ pub struct Service {
     pub accuracy: Option<f64>,
     /// In the order of RESULT's numbers.
     pub variants: Vec<Variant>,
+    /// The kinds of its workers, in the order of their numbers, if there are several; what is said here of batches is then of the first.
+    pub kinds: Vec<Kind>,
     /// Of a pipeline, every parent before what takes its results; none of a service with one model.
     pub stages: Vec<Stage>,
     /// What chooses among several variants.
@@ -234,6 +236,26 @@ pub struct Variant {
     pub accuracy: Option<f64>,
     /// Results so far.
     pub answered: u64,
+}
+
+/// Workers of a service that are alike, where there are several kinds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kind {
+    /// As configured, or else the engine's.
+    pub name: String,
+    /// What computes on them.
+    pub engine: String,
+    /// The batch size that is promised by.
+    pub batch: usize,
+    /// What such a batch takes at most.
+    pub batch_time_ns: u64,
+    /// The most requests of one batch.
+    pub max_batch: usize,
+    /// Workers configured.
+    pub workers: usize,
+    /// Those that are not lost.
+    pub workers_alive: usize,
 }
 
 /// A stage of a pipeline.

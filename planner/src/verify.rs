@@ -93,6 +93,9 @@ pub fn verify(certificate: &Certificate) -> Result<Verified, VerifyError> {
 fn check(claim: &Claim, verified: &mut Verified) -> Result<(), VerifyError> {
     let (system, unit) = (System::read(&claim.problem)?, claim.problem.unit);
     levels::check(&claim.problem.streams, unit)?;
+    if let Some(service) = &claim.service {
+        same("service.kinds", &service.kinds.len().max(1), &system.kinds.len())?;
+    }
     same("streams", &claim.streams.len(), &system.streams.len())?;
     for (i, (answer, stream)) in claim.streams.iter().zip(&system.streams).enumerate() {
         let (told, asked) = (&answer.constraints, &claim.problem.streams[i].constraints);

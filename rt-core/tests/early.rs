@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use harness::choices::{Choices, exhaust};
 use harness::load::{Bench, Setup, ns, setup};
+use harness::mixed::mixed;
 use harness::{Harness, config, earliest, system};
 use proptest::prelude::*;
 use rt_core::{
@@ -328,6 +329,18 @@ proptest! {
         for (id, stream) in bench.ids.iter().zip(&setup.streams) {
             prop_assert!(!harness::violates_any(&bench.harness.outcomes(*id), stream.constraints()));
         }
+    }
+
+    /// The same of workers of several kinds.
+    #[test]
+    fn so_it_does_on_workers_of_several_kinds(setup in mixed()) {
+        let most = setup.config.deadline;
+        let tolerance = system(&setup.config).tolerance(&setup.streams, most, u64::MAX);
+        let config = SchedulerConfig { tolerance: most, ..setup.config.clone() };
+        let setup = Setup { config, ..setup };
+        let bench = attack(&setup, tolerance, false);
+        prop_assert_eq!(bench.harness.causes(), []);
+        prop_assert_eq!(bench.harness.mandatory_misses(), []);
     }
 
     /// A queue of so many is enough for what then waits.

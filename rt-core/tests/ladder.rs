@@ -7,8 +7,8 @@ use harness::choices::exhaust;
 use harness::load::{QUICK, ns, stretch};
 use harness::{Dice, Harness, config, earliest, instances, system, violates_any};
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Level, SchedulerConfig,
-    Shield, StreamId, StreamSpec, StreamState,
+    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, LatencyProfile, Level,
+    SchedulerConfig, Shield, StreamId, StreamSpec, StreamState, Workers,
 };
 
 fn set(m: u32, k: u32) -> ConstraintSet {
@@ -83,9 +83,12 @@ impl Small {
         let id = harness.add(self.climber.clone());
         let others: Vec<_> = self.others.iter().map(|spec| harness.add(spec.clone())).collect();
         let load = std::iter::once(&self.climber).chain(&self.others).filter_map(StreamSpec::demand);
-        let shield = Shield::new(&self.config.workers[0], self.config.deadline, load).expect("admitted");
-        harness.scheduler.set_shield(Some(shield)).expect("made for it");
-        stretch(&mut harness);
+        // Of workers of several kinds there is none.
+        if let [alike] = &self.config.workers[..] {
+            let shield = Shield::new(alike, self.config.deadline, load).expect("admitted");
+            harness.scheduler.set_shield(Some(shield)).expect("made for it");
+            stretch(&mut harness);
+        }
         let stranger = harness.add(StreamSpec::best_effort());
         let mut sent = vec![Vec::new(); others.len()];
         let (mut came, mut stood): (Vec<u64>, Vec<Stood>) = (Vec::new(), Vec::new());
@@ -229,7 +232,9 @@ fn whoever_falls_harms_nobody_and_is_promised_what_is_in_force() {
     let besides = [vec![], vec![strict(&window(1, 6))], vec![strict(&window(2, 9))]];
     let budget = 150 * instances(10) as u64;
     let (mut tally, mut systems, mut depths) = (Tally::default(), 0, 0);
-    for (times, workers) in [(&[1][..], 1), (&[2], 1), (&[2, 3], 1), (&[3], 2)] {
+    let alike = [(&[1][..], 1, None), (&[2], 1, None), (&[2, 3], 1, None), (&[3], 2, None)];
+    // And beside such a worker one of another kind.
+    for (times, workers, other) in alike.into_iter().chain([(&[1][..], 1, Some(3)), (&[2, 3], 1, Some(1))]) {
         for (climber, others) in climbers.iter().flat_map(|c| besides.iter().map(move |o| (c, o))) {
             for (latency, dispatch) in [
                 (4, Dispatch::Eager),
@@ -238,7 +243,11 @@ fn whoever_falls_harms_nobody_and_is_promised_what_is_in_force() {
                 (9, Dispatch::FullOrLatest),
             ] {
                 let config = config(times, times.len(), workers, latency, dispatch);
-                let config = SchedulerConfig { queue: 64, streams: 4, safe_mode: QUICK, ..config };
+                let mut config = SchedulerConfig { queue: 64, streams: 4, safe_mode: QUICK, ..config };
+                config.workers.extend(other.map(|time| {
+                    let profile = LatencyProfile::new(&[ns(time)]).expect("valid");
+                    Workers { count: 1, batch: 1, profile }
+                }));
                 let all: Vec<_> = std::iter::once(climber).chain(others).cloned().collect();
                 let Ok(admission) = system(&config).admit(&all) else { continue };
                 systems += 1;

@@ -3,6 +3,7 @@
 mod harness;
 
 use harness::load::{Bench, Setup, guarded, ns, open_or_closed, setup, shield_of, stretch, tight_setup};
+use harness::mixed::mixed;
 use harness::{Harness, config, earliest, violates_any};
 use proptest::prelude::*;
 use rt_core::{
@@ -43,9 +44,9 @@ fn deliver(bench: &mut Bench, letters: &[Letter]) {
     bench.finish();
 }
 
-/// With background, some with nothing to spare.
+/// With background, some with nothing to spare, some with workers of several kinds.
 fn setup_or_tight() -> impl Strategy<Value = Setup> {
-    prop_oneof![setup(), tight_setup()]
+    prop_oneof![setup(), tight_setup(), mixed()]
 }
 
 fn kept(bench: &Bench, setup: &Setup, s: usize) -> bool {

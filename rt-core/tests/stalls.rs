@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use harness::load::{Bench, Setup, ns, setup, shield_of, stalls, with_stalls};
+use harness::mixed::mixed;
 use harness::{Dice, Harness, config, system, violates_any};
 use oracle::sample::{Scale, systematic};
 use oracle::theory::{inequality_holds, mandatory_within};
@@ -114,6 +115,15 @@ proptest! {
         for (id, stream) in bench.ids.iter().zip(&setup.streams) {
             prop_assert!(!violates_any(&bench.harness.outcomes(*id), stream.constraints()));
         }
+    }
+
+    #[test]
+    fn so_it_does_on_workers_of_several_kinds(setup in mixed(), (count, length) in stalls()) {
+        let Some((setup, stalls)) = with_stalls(setup, count, length) else { return Ok(()) };
+        let mut bench = stalling(&setup, stalls, false);
+        bench.attack(&setup, 40 * setup.config.deadline.as_nanos());
+        prop_assert_eq!(bench.harness.causes(), []);
+        prop_assert_eq!(bench.harness.mandatory_misses(), []);
     }
 
     /// The queue that admission says is needed is enough for what piles up behind stalls.

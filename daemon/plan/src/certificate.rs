@@ -7,17 +7,20 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use anyhow::Context;
-use planner::certificate::{Claim, PipelineClaim, Refutation, Service, SharedClaim, SharedDevice, Variant};
+use planner::certificate::{
+    Claim, Kind, PipelineClaim, Refutation, Service, SharedClaim, SharedDevice, Variant,
+};
 use planner::verify::{Verified, VerifyError, verify};
 use planner::{Certificate, PipelineProblem, Problem, ProblemError, SharedProblem, certify, certify_shared};
-use rt_core::{StreamSpec, Workers};
+use rt_core::Workers;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::config::{Config, DeviceConfig, ModelChoice, Select, ServiceConfig};
-use crate::models::{prepare_engines, resolve_models, running};
+use crate::models::{Timed, reach_engines, resolve_models, running};
 use crate::plan::{
-    DevicePlan, Plan, PlanError, ServicePlan, VariantPlan, planned_problem, refused_problem, workers_of,
+    DevicePlan, Plan, PlanError, ServicePlan, VariantPlan, kind_sizes, planned_problem, refused_problem,
+    workers_of,
 };
 use crate::problem::{problem, problem_of_device, reserved};
 use crate::profile::{Fingerprint, Profile};
@@ -64,7 +67,7 @@ pub fn certificate(config: &Config, refuters: Refuters) -> anyhow::Result<Certif
     for runs in running(config, &models) {
         for spec in runs.specs {
             let entry = profile.timed(&runs.timed(spec), runs.config.engine)?;
-            equipment.push((runs.config, spec.name.clone(), entry.equipment.clone()));
+            equipment.push((runs.config, told_as(runs.config, &spec.name), entry.equipment.clone()));
         }
     }
     for (service, specs) in config.services.iter().zip(&models) {
@@ -73,7 +76,7 @@ pub fn certificate(config: &Config, refuters: Refuters) -> anyhow::Result<Certif
         } else if service.share.is_none() {
             claims.push(match ServicePlan::compute(service, specs.clone(), &profile) {
                 Ok(plan) => promise(&plan),
-                Err(error) if error.is_refusal() => refusal(service, &specs[0], &profile),
+                Err(error) if error.is_refusal() => refusal(service, specs, &profile),
                 Err(error) => Err(error.into()),
             }?);
         }
@@ -127,7 +130,7 @@ pub fn of_plan(plan: &Plan) -> anyhow::Result<Certificate> {
     let devices: anyhow::Result<Vec<_>> = plan.devices().into_iter().map(device).collect();
     let pipelines: anyhow::Result<Vec<_>> = plan.services.iter().filter_map(staged::promise).collect();
     let equipment = plan.services.iter().flat_map(ServicePlan::running).flat_map(|runs| {
-        let of = |v: &VariantPlan| (&runs.config, v.spec.name.clone(), v.equipment.clone());
+        let of = |v: &VariantPlan| (&runs.config, told_as(&runs.config, &v.spec.name), v.equipment.clone());
         runs.variants.iter().map(of)
     });
     let machine = machine(&plan.profiled, equipment);
@@ -139,7 +142,7 @@ pub fn of_plan(plan: &Plan) -> anyhow::Result<Certificate> {
 /// # Errors
 /// If a declaration has no form as a problem.
 pub fn problem_of(plan: &ServicePlan) -> Result<Problem, ProblemError> {
-    problem(&plan.config, plan.workers(), &reserved(&plan.config).collect::<Vec<_>>())
+    problem(&plan.config, plan.all_workers(), &reserved(&plan.config).collect::<Vec<_>>())
 }
 
 pub use staged::problem_of as staged_problem_of;
@@ -164,18 +167,33 @@ fn machine<'a>(
     fields.chain(engines).collect()
 }
 
-/// What this machine and the engines of `config` tell now.
-fn machine_here(config: &Config) -> Result<BTreeMap<String, String>, EngineError> {
-    prepare_engines(config)?;
+/// A model, and the name of the workers that have it where they have one.
+fn told_as(config: &ServiceConfig, model: &str) -> String {
+    config.named_place().map_or_else(|| model.to_owned(), |place| format!("{model} by {place}"))
+}
+
+/// What this machine and the engines of `config` tell now; servers that are out of reach while other workers of their service are there
+/// tell what they were when they were `measured`.
+fn machine_here(
+    config: &Config,
+    measured: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, EngineError> {
+    reach_engines(config)?;
     let equipment = config.services.iter().flat_map(ServiceConfig::running).flat_map(|service| {
         let here = Equipment::current(service.backend(0));
         let models = match &service.model {
             ModelChoice::Named(names) => names.clone(),
             ModelChoice::Simulated { .. } => Vec::new(),
         };
-        models.into_iter().map(move |model| (service, model, here.clone()))
+        models.into_iter().map(move |model| (service, told_as(service, &model), here.clone()))
     });
-    Ok(machine(&Fingerprint::current(), equipment))
+    let mut here = machine(&Fingerprint::current(), equipment);
+    for (name, told) in &mut here {
+        if let Some(measured) = measured.get(name) {
+            *told = Equipment::line_as_measured(told, measured);
+        }
+    }
+    Ok(here)
 }
 
 /// What certificates say of their maker.
@@ -189,7 +207,7 @@ pub fn made_by() -> String {
 /// # Errors
 /// The first difference, a refused service, or what the checker finds.
 pub fn check(certificate: &Certificate, here: &Certificate, config: &Config) -> Result<Verified, Mismatch> {
-    for (name, value) in machine_here(config)? {
+    for (name, value) in machine_here(config, &here.machine)? {
         if let Some(profiled) = here.machine.get(&name).filter(|profiled| **profiled != value) {
             return Err(Mismatch::Machine { field: name, profiled: profiled.clone(), here: value });
         }
@@ -265,6 +283,13 @@ fn same_service(certified: &Service, here: &Service) -> Result<(), Mismatch> {
     same(format!("service {service}: model file"), &a.model_sha256, &b.model_sha256)?;
     same(format!("service {service}: engine"), &a.engine, &b.engine)?;
     same(format!("service {service}: profile"), &a.profile_sha256, &b.profile_sha256)?;
+    same(format!("service {service}: number of kinds of workers"), a.kinds.len(), b.kinds.len())?;
+    for (i, (a, b)) in a.kinds.iter().zip(&b.kinds).enumerate() {
+        let at = |what: &str| format!("service {service}: kinds[{i}], {}: {what}", b.name);
+        same(format!("service {service}: kinds[{i}]"), &a.name, &b.name)?;
+        same(at("engine"), &a.engine, &b.engine)?;
+        same(at("profile"), &a.profile_sha256, &b.profile_sha256)?;
+    }
     let counts = [a, b].map(|service| service.variants.len());
     same(format!("service {service}: number of variants that may answer"), counts[0], counts[1])?;
     for (i, (a, b)) in a.variants.iter().zip(&b.variants).enumerate() {
@@ -300,9 +325,13 @@ fn same<T: Display + PartialEq>(field: impl Into<String>, certified: T, here: T)
 
 fn promise(plan: &ServicePlan) -> anyhow::Result<Claim> {
     let streams = reserved(&plan.config).chain(plan.promised_stream());
-    let profile = plan.profile_sha256.clone();
-    let mut claim = claim(&plan.config, &plan.spec, plan.workers(), &streams.collect::<Vec<_>>(), profile)?;
-    claim.service = claim.service.map(|service| Service { variants: slower(plan), ..service });
+    let problem = problem(&plan.config, plan.all_workers(), &streams.collect::<Vec<_>>())?;
+    let mut claim = certify(&problem);
+    let mut service = told(&plan.config, &plan.spec, plan.profile_sha256.clone());
+    service.kinds =
+        plan.kinds.iter().map(|kind| of_kind(&kind.runs.config, &kind.runs.profile_sha256)).collect();
+    service.variants = slower(plan);
+    claim.service = Some(service);
     Ok(claim)
 }
 
@@ -316,14 +345,30 @@ fn variant(spec: &ModelSpec, profile_sha256: String) -> Variant {
     Variant { model: spec.name.clone(), model_sha256: spec.identity(), profile_sha256 }
 }
 
-/// What cannot be planned is refused for the batch size that serves most, unless one is configured.
-fn refusal(config: &ServiceConfig, spec: &ModelSpec, profile: &Profile) -> anyhow::Result<Claim> {
-    let entry = profile.entry(&spec.name, &spec.identity(), config.engine)?;
+/// What cannot be planned is refused for the batch sizes that serve most, unless they are configured.
+fn refusal(config: &ServiceConfig, specs: &[ModelSpec], profile: &Profile) -> anyhow::Result<Claim> {
+    let (entries, sizes) = if config.kinds.is_empty() {
+        let entry = profile.timed(&Timed::by(config, &specs[0]), config.engine)?;
+        (vec![entry], vec![workers_of(config, entry)?])
+    } else {
+        kind_sizes(config, specs, profile)?
+    };
     let faster = |a: Workers, b: Workers| if b.capacity_per_s() > a.capacity_per_s() { b } else { a };
-    let workers = workers_of(config, entry)?.into_iter().reduce(faster);
+    let workers: Option<Vec<_>> = sizes.into_iter().map(|sizes| sizes.into_iter().reduce(faster)).collect();
     let workers = workers.ok_or_else(|| anyhow::anyhow!("service {}: no batch size", config.name))?;
     let streams = reserved(config).chain(config.example_stream());
-    claim(config, spec, &workers, &streams.collect::<Vec<_>>(), entry.digest())
+    let mut claim = certify(&problem(config, &workers, &streams.collect::<Vec<_>>())?);
+    let mut service = told(config, &specs[0], entries[0].digest());
+    let kinds = config.kinds.iter().zip(entries);
+    service.kinds = kinds.map(|(kind, entry)| of_kind(kind, &entry.digest())).collect();
+    claim.service = Some(service);
+    Ok(claim)
+}
+
+/// What is said of a kind of workers, where there are several.
+fn of_kind(config: &ServiceConfig, profile_sha256: &str) -> Kind {
+    let (name, engine) = (config.kind_name(), config.engine.to_string());
+    Kind { name, engine, profile_sha256: profile_sha256.to_owned() }
 }
 
 /// The claim about a device, be it that not all can be promised.
@@ -340,11 +385,12 @@ fn device_claim(
     };
     let mut told_of = Vec::new();
     for (service, specs) in config.services.iter().zip(models).filter(|(service, _)| service.is_on(index)) {
-        let entries = profile.with_entries(specs.clone(), service.engine)?;
-        let mut told = told(service, &specs[0], entries[0].1.digest());
-        let running = if service.select == Select::Base { 1 } else { entries.len() };
-        told.variants =
-            entries[1..running].iter().map(|(spec, entry)| variant(spec, entry.digest())).collect();
+        let digest =
+            |spec: &ModelSpec| anyhow::Ok(profile.timed(&Timed::by(service, spec), service.engine)?.digest());
+        let mut told = told(service, &specs[0], digest(&specs[0])?);
+        let running = if service.select == Select::Base { 1 } else { specs.len() };
+        let slower = specs[1..running].iter().map(|spec| Ok(variant(spec, digest(spec)?)));
+        told.variants = slower.collect::<anyhow::Result<_>>()?;
         told_of.push(told);
     }
     Ok(of_device(device, &problem, told_of))
@@ -365,19 +411,7 @@ fn told(config: &ServiceConfig, spec: &ModelSpec, profile_sha256: String) -> Ser
         model_sha256: spec.identity(),
         engine: config.engine.to_string(),
         profile_sha256,
+        kinds: Vec::new(),
         variants: Vec::new(),
     }
-}
-
-fn claim(
-    config: &ServiceConfig,
-    spec: &ModelSpec,
-    workers: &Workers,
-    streams: &[(String, StreamSpec)],
-    profile_sha256: String,
-) -> anyhow::Result<Claim> {
-    let problem = problem(config, workers, streams)?;
-    let mut claim = certify(&problem);
-    claim.service = Some(told(config, spec, profile_sha256));
-    Ok(claim)
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use weir_engine::manifest::{Manifest, ManifestError};
 use weir_engine::{
     Backend, DataType, Engine, EngineError, EngineKind, Isolation, ModelSpec, Place, RunMode, Side, Task,
-    TensorSpec, has_batches, isolate, load, prepare, sha256_hex,
+    TensorSpec, has_batches, isolate, load, prepare, prepare_each, sha256_hex,
 };
 
 use crate::config::{Config, ModelChoice, ServiceConfig, SimulatedModel};
@@ -41,7 +41,8 @@ impl ModelsError {
     }
 }
 
-/// The variants of each service, in order: the base first. Of a pipeline those of each stage, one after the other.
+/// The variants of each service, in order: the base first. Of a pipeline those of each stage, one after the other; of workers of
+/// several kinds the model for each of them.
 ///
 /// # Errors
 /// A model that the manifest does not have, a variant that cannot stand in for the one before it, and results of a stage that
@@ -68,6 +69,11 @@ pub fn resolve_models(config: &Config) -> Result<Vec<Vec<ModelSpec>>, ModelsErro
         Ok(specs)
     };
     let resolve = |service: &ServiceConfig| {
+        if !service.kinds.is_empty() {
+            let specs = service.kinds.iter().map(variants).collect::<Result<Vec<_>, _>>()?.concat();
+            check_state(service, &specs[..1])?;
+            return Ok(specs);
+        }
         if service.stages.is_empty() {
             return variants(service);
         }
@@ -82,7 +88,7 @@ pub fn resolve_models(config: &Config) -> Result<Vec<Vec<ModelSpec>>, ModelsErro
 
 /// What runs models.
 pub struct Running<'a> {
-    /// A service, or a stage of a pipeline.
+    /// A service, a kind of its workers, or a stage of a pipeline.
     pub config: &'a ServiceConfig,
     /// Its variants.
     pub specs: &'a [ModelSpec],
@@ -91,22 +97,32 @@ pub struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// The service, or the pipeline and its stage.
+    /// The service, and the kind of its workers if that has a name; or the pipeline and its stage.
     pub fn name(&self) -> String {
-        self.staging.as_ref().map_or_else(|| self.config.name.clone(), |staging| staging.place.clone())
+        let (staging, config) = (self.staging.as_ref(), self.config);
+        staging.map_or_else(
+            || config.named_place().unwrap_or_else(|| config.name.clone()),
+            |staging| staging.place.clone(),
+        )
     }
 
     /// What the profile has an entry of for one of its models.
     pub fn timed(&self, spec: &ModelSpec) -> Timed {
-        Timed::of(spec, self.staging.as_ref())
+        match self.staging {
+            None => Timed::by(self.config, spec),
+            Some(_) => Timed::of(spec, self.staging.as_ref()),
+        }
     }
 }
 
-/// All that runs the `models` of `config`: every service, and every stage of a pipeline.
+/// All that runs the `models` of `config`: every service, every kind of workers where they are of several, and every stage of a
+/// pipeline.
 pub fn running<'a>(config: &'a Config, models: &'a [Vec<ModelSpec>]) -> impl Iterator<Item = Running<'a>> {
     config.services.iter().zip(models).flat_map(|(service, specs)| {
         if service.stages.is_empty() {
-            return vec![Running { config: service, specs, staging: None }];
+            let each = specs.len() / service.running().count();
+            let runs = service.running().zip(specs.chunks(each.max(1)));
+            return runs.map(|(config, specs)| Running { config, specs, staging: None }).collect::<Vec<_>>();
         }
         let stagings = Staging::all(service, specs);
         let stagings = stagings.unwrap_or_else(|_| unreachable!("models are resolved only if they can be"));
@@ -271,4 +287,29 @@ fn simulated(model: &SimulatedModel, input: usize, output: usize) -> ModelSpec {
 /// What is missing, and how to get it.
 pub fn prepare_engines(config: &Config) -> Result<(), EngineError> {
     config.services.iter().flat_map(ServiceConfig::running).try_for_each(|runs| prepare(runs.backend(0)))
+}
+
+/// The same, but that servers may be out of reach where other workers of the service are there: these, with the reason.
+///
+/// # Errors
+/// As [`prepare_engines`].
+pub fn reach_engines(config: &Config) -> Result<Vec<EngineError>, EngineError> {
+    let reach = |service: &ServiceConfig| {
+        if service.kinds.is_empty() {
+            service.running().try_for_each(|runs| prepare(runs.backend(0)))?;
+            return Ok(Vec::new());
+        }
+        let (mut unreached, mut workers) = (Vec::new(), 0);
+        for kind in &service.kinds {
+            let missing = prepare_each(kind.backend(0))?;
+            workers += kind.workers * usize::from(missing.len() < kind.backend(0).servers());
+            unreached.extend(missing);
+        }
+        match unreached.pop() {
+            Some(last) if workers == 0 => Err(last),
+            last => Ok(unreached.into_iter().chain(last).collect()),
+        }
+    };
+    let all: Result<Vec<_>, _> = config.services.iter().map(reach).collect();
+    Ok(all?.into_iter().flatten().collect())
 }

@@ -2,6 +2,7 @@
 
 mod absorb;
 mod device;
+mod kinds;
 mod measured;
 mod merit;
 mod pipeline;
@@ -24,11 +25,12 @@ use rt_core::{
 };
 
 use crate::config::{Config, ServiceConfig, Tolerance};
-use crate::models::{ModelsError, prepare_engines, resolve_models};
+use crate::models::{ModelsError, Timed, reach_engines, resolve_models};
 use crate::profile::{Entry, Fingerprint, Profile, ProfileError, Work};
 use weir_engine::{EngineError, EngineKind, ModelSpec};
 
 pub use device::{DevicePlan, Searching, Share, planned_problem, refused_problem};
+pub use kinds::{KindPlan, sizes as kind_sizes};
 pub use measured::Proposal;
 pub use pipeline::{Carried, PipelinePlan, StagePlan, stage_entries, stage_sizes};
 use rate::densest;
@@ -53,6 +55,8 @@ pub struct Plan {
     pub profiled: Fingerprint,
     /// Other numbers of workers at once, one line for each model.
     pub other_company: Vec<String>,
+    /// Servers that were out of reach while other workers of their service were there, one line each.
+    pub unreached: Vec<String>,
 }
 
 /// What one service can promise, and why.
@@ -71,7 +75,7 @@ pub struct ServicePlan {
     pub entry: Option<Entry>,
     /// In what its engine is not the one that was profiled, one line each: that of a process does not change.
     pub mismatches: Vec<String>,
-    /// The workers with the chosen batch size; its latency is the deadline less the guard.
+    /// The workers, kind by kind, with the chosen batch sizes; its latency is the deadline less the guard.
     pub system: System,
     /// What else might have held the promise through the stalls that are declared, and why it does not.
     pub otherwise: Option<String>,
@@ -81,6 +85,8 @@ pub struct ServicePlan {
     pub shared: Option<Share>,
     /// The largest rate under the service's own constraints; absent if it has none.
     pub rate: Option<RatePlan>,
+    /// The kinds of its workers, if there are several.
+    pub kinds: Vec<KindPlan>,
     /// Its stages, if it is a pipeline.
     pub pipeline: Option<Box<PipelinePlan>>,
 }
@@ -126,6 +132,11 @@ pub enum PlanError {
     Memory { device: String, bytes: u64, limit: u64 },
     #[error("device {device}: not every promise can be kept: {reason}")]
     Device { device: String, reason: String },
+    #[error(
+        "{field}.remote.timeout = {timeout}: must be at least P({batch}) = {bound}, the time that a batch of {batch} may take: a server \
+         that keeps it would be given up"
+    )]
+    Timeout { field: String, timeout: Span, batch: usize, bound: Span },
     #[error("{field} = {value}: {reason}")]
     Variant { field: String, value: String, reason: String },
     #[error("service {service}: {source}")]
@@ -148,6 +159,8 @@ pub enum PlanError {
          P({batch}) = {bound}"
     )]
     Stalls { source: Box<Self>, share: f64, batch: usize, likely: Span, bound: Span },
+    #[error("{source}; without the workers of {kind} it could be")]
+    Kind { source: Box<Self>, kind: String },
     #[error("{source}; {proposal}")]
     Declare { source: Box<Self>, proposal: Box<Proposal> },
     /// Two or more of the others, of as many services and devices.
@@ -194,7 +207,7 @@ impl Plan {
         profile: &Profile,
         observe: &mut dyn FnMut(Searching<'_>),
     ) -> Result<Self, PlanError> {
-        prepare_engines(config)?;
+        let unreached = reach_engines(config)?.iter().map(ToString::to_string).collect();
         let other_company = Work::other_company(config, &models, profile);
         let (devices, mut refused) = device::compute_all(config, &models, profile, observe);
         let mut services = Vec::with_capacity(models.len());
@@ -212,7 +225,7 @@ impl Plan {
             }
         }
         match refused.len() {
-            0 => Ok(Self { services, profiled: profile.fingerprint().clone(), other_company }),
+            0 => Ok(Self { services, profiled: profile.fingerprint().clone(), other_company, unreached }),
             1 => Err(refused.remove(0)),
             _ => Err(PlanError::Several(refused)),
         }
@@ -265,12 +278,15 @@ impl ServicePlan {
         specs: Vec<ModelSpec>,
         profile: &Profile,
     ) -> Result<Self, PlanError> {
+        if !config.kinds.is_empty() {
+            return Self::of_kinds(config, &specs, profile);
+        }
         let spec = &specs[0];
-        let entry = profile.entry(&spec.name, &spec.identity(), config.engine)?;
+        let entry = profile.timed(&Timed::by(config, spec), config.engine)?;
         let all = workers_of(config, entry)?;
         let explain = |error: PlanError| error.or_stalls(config, spec, &all).or_proposal(config, spec, entry);
         let plan = Self::of(config, spec, &entry.digest(), &all).map_err(explain)?;
-        Self { entry: Some(entry.clone()), ..plan }.with_variants(profile.with_entries(specs, config.engine)?)
+        Self { entry: Some(entry.clone()), ..plan }.with_variants(profile.with_entries(specs, config)?)
     }
 
     /// The best of `all`, workers that differ in the batch size that is promised by.
@@ -355,6 +371,7 @@ impl ServicePlan {
             admission: Some(admission),
             shared: None,
             rate,
+            kinds: Vec::new(),
             pipeline: None,
         })
     }
@@ -390,6 +407,9 @@ impl ServicePlan {
         &self,
         load: impl IntoIterator<Item = &'a StreamSpec> + Clone,
     ) -> Result<Shield, ShieldError> {
+        if !self.kinds.is_empty() || self.system.workers.len() > 1 {
+            return Err(ShieldError::Foreign);
+        }
         let times = (self.system.unstalled_latency(), self.tolerance(load.clone()));
         Shield::tolerant(self.workers(), times, load.into_iter().filter_map(StreamSpec::demand))
     }
@@ -404,32 +424,43 @@ impl ServicePlan {
         self.shared_device().unwrap_or(&self.config.name)
     }
 
-    /// The workers: a service has one kind.
+    /// The workers; where they are of several kinds, those of the first.
     pub fn workers(&self) -> &Workers {
         &self.system.workers[0]
     }
 
-    /// What runs models: the service itself, or each stage of a pipeline.
+    /// What runs models: the service itself, each kind of its workers, or each stage of a pipeline.
     pub fn running(&self) -> impl Iterator<Item = &Self> {
-        let own = self.pipeline.is_none().then_some(self);
-        own.into_iter().chain(self.pipeline.iter().flat_map(|all| &all.stages).map(|stage| &stage.runs))
+        let own = (self.pipeline.is_none() && self.kinds.is_empty()).then_some(self);
+        let stages = self.pipeline.iter().flat_map(|all| &all.stages).map(|stage| &stage.runs);
+        own.into_iter().chain(self.kinds.iter().map(|kind| &kind.runs)).chain(stages)
     }
 
-    /// All workers: of a pipeline those of its stages, which are numbered stage by stage.
+    /// All workers: those of a pipeline are numbered stage by stage, those of several kinds kind by kind.
     pub fn worker_count(&self) -> usize {
-        self.pipeline.as_ref().map_or(self.workers().count, |pipeline| pipeline.workers())
+        let own = || self.system.workers.iter().map(|kind| kind.count).sum();
+        self.pipeline.as_ref().map_or_else(own, |pipeline| pipeline.workers())
     }
 
-    /// What a worker runs: this service, or a stage of this pipeline; and its number among the workers of that.
+    /// What a worker runs: this service, a kind of its workers, or a stage of this pipeline; and its number among the workers of that.
     pub fn on_worker(&self, worker: usize) -> (&Self, usize) {
-        let Some(pipeline) = &self.pipeline else { return (self, worker) };
-        let (stage, worker) = pipeline.place_of(worker);
-        (&pipeline.stages[stage].runs, worker)
+        if let Some(pipeline) = &self.pipeline {
+            let (stage, worker) = pipeline.place_of(worker);
+            return (&pipeline.stages[stage].runs, worker);
+        }
+        let mut own = worker;
+        for KindPlan { runs, .. } in &self.kinds {
+            match own.checked_sub(runs.workers().count) {
+                None => return (runs, own),
+                Some(behind) => own = behind,
+            }
+        }
+        (self, worker)
     }
 
     /// The largest batch that is served, of what waits: at least that of the promise.
     pub fn max_batch(&self) -> usize {
-        self.workers().profile.max_batch()
+        self.system.workers.iter().map(|kind| kind.profile.max_batch()).max().unwrap_or(1)
     }
 
     /// The largest batch that is ever started: where workers are shared, none takes longer than the longest of the promises.
@@ -444,7 +475,8 @@ impl ServicePlan {
     pub fn capacity(&self) -> f64 {
         let stages = self.pipeline.iter().flat_map(|pipeline| &pipeline.stages);
         let each = stages.map(|stage| stage.runs.capacity() / stage.most as f64);
-        each.reduce(f64::min).unwrap_or_else(|| self.workers().capacity_per_s())
+        let own = || self.system.workers.iter().map(Workers::capacity_per_s).sum();
+        each.reduce(f64::min).unwrap_or_else(own)
     }
 
     /// Requests a second that are certified: of the reserved streams and the promise together; `None` without either.

@@ -137,11 +137,16 @@ pub(crate) fn reserved(config: &ServiceConfig) -> impl Iterator<Item = (String, 
 /// If a declaration has no form as a problem.
 pub(crate) fn problem(
     config: &ServiceConfig,
-    workers: &Workers,
+    workers: &[Workers],
     streams: &[(String, StreamSpec)],
 ) -> Result<Problem, ProblemError> {
     let number = |span: Span| Number::whole(span.as_nanos());
-    let times = (1..=workers.profile.max_batch()).map(|b| number(workers.profile.bound(b)));
+    let kind = |kind: &Workers| raw::Workers {
+        count: kind.count,
+        batch: kind.batch,
+        time: None,
+        times: Some((1..=kind.profile.max_batch()).map(|b| number(kind.profile.bound(b))).collect()),
+    };
     Problem::from_raw(raw::Problem {
         unit: raw::Unit::Ns,
         deadline: number(config.deadline),
@@ -157,12 +162,7 @@ pub(crate) fn problem(
             Dispatch::FullOrLatest => raw::Dispatch::FullOrLatest,
         },
         background: config.background,
-        workers: vec![raw::Workers {
-            count: workers.count,
-            batch: workers.batch,
-            time: None,
-            times: Some(times.collect()),
-        }],
+        workers: workers.iter().map(kind).collect(),
         streams: streams.iter().map(|(name, spec)| stream(name, spec)).collect(),
     })
 }

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use planner::write_atomically;
 use serde::{Deserialize, Serialize};
 
+use crate::config::ServiceConfig;
 use crate::models::Timed;
 use weir_engine::{EngineKind, ModelSpec};
 
@@ -117,16 +118,16 @@ impl Profile {
         self.entry(&of.name, &of.identity, engine)
     }
 
-    /// Each of these models with its entry on an engine.
+    /// Each of these models with its entry for the workers of a service.
     ///
     /// # Errors
     /// As [`Self::entry`].
     pub fn with_entries(
         &self,
         specs: Vec<ModelSpec>,
-        engine: EngineKind,
+        config: &ServiceConfig,
     ) -> Result<Vec<(ModelSpec, &Entry)>, ProfileError> {
-        let with = |spec: ModelSpec| Ok((self.timed(&Timed::of(&spec, None), engine)?, spec));
+        let with = |spec: ModelSpec| Ok((self.timed(&Timed::by(config, &spec), config.engine)?, spec));
         specs.into_iter().map(with).map(|both| both.map(|(entry, spec)| (spec, entry))).collect()
     }
 

@@ -1,5 +1,6 @@
 //! A plan for people, line by line, and as JSON: what can be promised, and why.
 
+mod kinds;
 mod pipeline;
 
 use rt_core::sharing::Rule;
@@ -20,6 +21,9 @@ pub fn print_plan(plan: &Plan) {
     warn_of(&plan.mismatches());
     for line in &plan.other_company {
         warn!("{line}; run `weir profile` again");
+    }
+    for line in &plan.unreached {
+        warn!("{line}: its worker is lost until it is there");
     }
     plan.services.iter().for_each(print_service);
     plan.devices().into_iter().for_each(print_device);
@@ -109,7 +113,7 @@ fn print_service(plan: &ServicePlan) {
     }
     let (config, workers) = (&plan.config, plan.workers());
     let simulated = if plan.is_simulated() { " SIMULATED" } else { "" };
-    say!("{}: {} on {}{simulated}", config.name, plan.spec.name, config.engine);
+    say!("{}: {} on {}{simulated}", config.name, plan.spec.name, config.engines());
     say!("  deadline {} less guard δ {} leaves L = {}", config.deadline, config.guard, plan.system.latency);
     if let Some(stalls) = config.stalls {
         let declared =
@@ -132,18 +136,25 @@ fn print_service(plan: &ServicePlan) {
         .shared
         .as_ref()
         .map_or_else(String::new, |share| format!(" of device {}, shared", share.device.config.name));
-    say!(
-        "  {} worker(s){whose}, batches of B = {} in P = {}: {:.1} requests/s",
-        workers.count,
-        workers.batch,
-        workers.batch_time(),
-        plan.capacity()
-    );
+    if !plan.kinds.is_empty() {
+        kinds::print(plan);
+    } else {
+        say!(
+            "  {} worker(s){whose}, batches of B = {} in P = {}: {:.1} requests/s",
+            workers.count,
+            workers.batch,
+            workers.batch_time(),
+            plan.capacity()
+        );
+    }
     if !config.background {
         say!("  closed (background = false): nothing is served that no stream declared");
     }
     print_tolerance(plan);
-    if plan.shared.is_none() && config.reserved.iter().any(|s| s.spec.demand().is_some()) {
+    if plan.shared.is_none()
+        && plan.kinds.is_empty()
+        && config.reserved.iter().any(|s| s.spec.demand().is_some())
+    {
         say!(
             "  in a lull of the reserved streams a slower model may take a batch for up to {}",
             plan.headroom()
@@ -231,6 +242,10 @@ fn reserved_tolerance(plan: &ServicePlan) -> Option<Span> {
 
 /// What is served beside the promise, and what rare long times keep from being promised.
 fn print_expected(plan: &ServicePlan) {
+    // Of several kinds no batch is larger than the promise is computed for, as long as there is one.
+    if !plan.kinds.is_empty() {
+        return;
+    }
     let (largest, share) = (plan.largest_batch(), 100.0 * plan.config.probability);
     let times = plan.workers().profile.time(largest);
     say!(
@@ -283,8 +298,10 @@ fn print_levers(plan: &ServicePlan, indent: &str) {
 
 /// What each variant takes, and how many requests at once it may answer in a lull.
 fn print_variants(plan: &ServicePlan) {
-    let singly = run_singly(&plan.config, plan.variants.iter().map(|variant| &variant.spec));
-    singly.into_iter().flatten().for_each(|line| say!("  {line}"));
+    let singly = plan
+        .running()
+        .map(|runs| run_singly(&runs.config, runs.variants.iter().map(|variant| &variant.spec)));
+    singly.flatten().flatten().for_each(|line| say!("  {line}"));
     let (select, batch) = (plan.config.select.name(), plan.max_batch());
     if plan.variants.len() == 1 {
         return;
@@ -356,7 +373,7 @@ pub fn service_json(plan: &ServicePlan) -> Value {
     let mut json = json!({
         "name": plan.config.name,
         "model": plan.spec.name,
-        "engine": plan.config.engine.to_string(),
+        "engine": plan.config.engines(),
         "simulated": plan.is_simulated(),
         "deadline_ns": plan.config.deadline.as_nanos(),
         "guard_ns": plan.config.guard.as_nanos(),
@@ -369,7 +386,8 @@ pub fn service_json(plan: &ServicePlan) -> Value {
             "otherwise": plan.otherwise,
         })),
         "ladders": ladders_json(plan),
-        "workers": workers.count,
+        "workers": plan.worker_count(),
+        "kinds": kinds::json(plan),
         "batch": workers.batch,
         "batch_time_ns": workers.batch_time().as_nanos(),
         "max_batch": plan.max_batch(),

@@ -35,7 +35,7 @@ pub fn culprit(cause: Cause, window: u64) -> Option<usize> {
 
 /// The evidence of a cause in words and units; `stream` is the name of the stream in it, or empty. `place` says where that was seen
 /// if that is not the service as a whole: `service NAME`, another one of the device; `device NAME`, the others of which its own batch
-/// harms; or `stage NAME` of a pipeline.
+/// harms; or `stage NAME` of a pipeline. Of a lost worker it says how many are left of which kind, if there are several.
 pub fn describe(cause: Cause, [limit, seen, window]: [u64; 3], stream: &str, place: &str) -> String {
     let span = Span::from_nanos;
     match cause {
@@ -61,6 +61,9 @@ pub fn describe(cause: Cause, [limit, seen, window]: [u64; 3], stream: &str, pla
         }
         Cause::LateDispatch => {
             format!("{cause}: the daemon needed {} where {} is allowed", span(seen), span(limit))
+        }
+        Cause::WorkerLost if !place.is_empty() => {
+            format!("{cause}: {seen} of {limit} workers are left; of {place}")
         }
         Cause::WorkerLost => format!("{cause}: {seen} of {limit} workers are left"),
         Cause::ConstraintViolated => {

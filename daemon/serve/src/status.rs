@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use rt_core::{Alarm, ArrivalBound, StreamSpec};
 use weir_client::status::{
-    Level, SafeMode, Service as Told, Stage, Stream, Suspended, Suspensions, Tensor, Variant,
+    Kind, Level, SafeMode, Service as Told, Stage, Stream, Suspended, Suspensions, Tensor, Variant,
 };
 use weir_engine::{ModelSpec, TensorSpec};
-use weir_plan::plan::{StagePlan, VariantPlan};
+use weir_plan::plan::{KindPlan, StagePlan, VariantPlan};
 
 use crate::service::{Service, Standing, StreamView, WorkerView};
 
@@ -29,12 +29,13 @@ pub fn of(service: &Service) -> Told {
     }
     Told {
         name: service.name().to_owned(),
-        engine: plan.config.engine.to_string(),
+        engine: plan.config.engines(),
         simulated: plan.is_simulated(),
         device: plan.shared_device().map(str::to_owned),
         model: plan.spec.name.clone(),
         accuracy: accuracy(&plan.spec),
         variants,
+        kinds: kinds(service),
         stages: stages(service),
         select: (plan.variants.len() > 1).then(|| plan.config.select.name().to_owned()),
         planning: service.planning_status(),
@@ -79,6 +80,23 @@ pub fn of(service: &Service) -> Told {
 
 fn variant((variant, answered): (&VariantPlan, u64)) -> Variant {
     Variant { model: variant.spec.name.clone(), accuracy: accuracy(&variant.spec), answered }
+}
+
+/// Those of its workers, if there are several.
+pub fn kinds(service: &Service) -> Vec<Kind> {
+    let kind = |(kind, alive): (&KindPlan, usize)| {
+        let (config, workers) = (&kind.runs.config, kind.runs.workers());
+        Kind {
+            name: config.kind_name(),
+            engine: config.engine.to_string(),
+            batch: workers.batch,
+            batch_time_ns: workers.batch_time().as_nanos(),
+            max_batch: workers.profile.max_batch(),
+            workers: workers.count,
+            workers_alive: alive,
+        }
+    };
+    service.kinds().into_iter().map(kind).collect()
 }
 
 /// Those of a pipeline.

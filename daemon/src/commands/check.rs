@@ -65,7 +65,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             match plan {
                 Err(error) => {
                     let of_file = |error: &PlanError| {
-                        matches!(error, PlanError::Table { .. } | PlanError::Weights { .. })
+                        matches!(
+                            error,
+                            PlanError::Table { .. } | PlanError::Weights { .. } | PlanError::Timeout { .. }
+                        )
                     };
                     match error.each().into_iter().find(of_file) {
                         Some(error) => Err(error.into()),

@@ -72,10 +72,10 @@ fn is_refusal(error: &Error) -> bool {
 
 /// Whether a plan is not to be had however it is looked at, rather than that something is missing.
 fn refuses(error: &PlanError) -> bool {
-    use PlanError::{Deadline, Declare, Never, Queue, Several, Stalls, Stream};
+    use PlanError::{Deadline, Declare, Kind, Never, Queue, Several, Stalls, Stream};
     match error {
         Several(all) => all.iter().all(refuses),
-        Stalls { source, .. } | Declare { source, .. } => refuses(source),
+        Stalls { source, .. } | Declare { source, .. } | Kind { source, .. } => refuses(source),
         error => matches!(error, Deadline { .. } | Never { .. } | Queue { .. } | Stream { .. }),
     }
 }

@@ -86,6 +86,16 @@ fn print_service(service: &Service) {
             false => say!("  no shield: what must be answered goes first"),
         }
     }
+    for kind in &service.kinds {
+        say!(
+            "  {:<16} {} of {} workers on {}, in batches of {}",
+            kind.name,
+            kind.workers_alive,
+            kind.workers,
+            kind.engine,
+            kind.batch
+        );
+    }
     for stage in &service.stages {
         let parents = match &*stage.parents {
             // An older daemon tells the one.

@@ -52,11 +52,26 @@ pub struct Service {
     pub model_sha256: String,
     /// The engine.
     pub engine: String,
-    /// SHA-256 of the profile entry that the batch times come from, in hexadecimal.
+    /// SHA-256 of the profile entry that the batch times come from, in hexadecimal; with workers of several kinds those of the first.
     pub profile_sha256: String,
+    /// The kinds of its workers, in the order of the problem, if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<Kind>,
     /// Other models that may answer in its place, as far as the promise allows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
+}
+
+/// Workers of a service that are alike, and the file that their times come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kind {
+    /// What they are called: as configured, or else by their engine.
+    pub name: String,
+    /// The engine.
+    pub engine: String,
+    /// SHA-256 of the profile entry that the batch times come from, in hexadecimal.
+    pub profile_sha256: String,
 }
 
 /// A model that may answer in place of a service's own, and the file that its times come from.

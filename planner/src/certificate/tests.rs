@@ -26,6 +26,7 @@ fn service(name: &str) -> Service {
         model: "tiny".to_owned(),
         model_sha256: "ab12".to_owned(),
         engine: "tract".to_owned(),
+        kinds: Vec::new(),
         variants: Vec::new(),
         profile_sha256: "cd34".to_owned(),
     }

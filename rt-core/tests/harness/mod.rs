@@ -4,6 +4,7 @@
 pub(crate) mod choices;
 mod dice;
 pub(crate) mod load;
+pub(crate) mod mixed;
 mod naive;
 
 pub(crate) use dice::Dice;

@@ -4,6 +4,7 @@ mod choice;
 mod import;
 mod isolation;
 mod joined;
+mod mixed;
 mod models;
 mod remote;
 mod shared;

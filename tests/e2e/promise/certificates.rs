@@ -251,17 +251,24 @@ fn what_a_daemon_did_is_a_run_of_the_proved_model() {
     let Some(prover) = prover() else { return };
     alone();
     let program = prover.program().display().to_string();
-    let text = |dispatch: &str| {
+    let kinds = "[[service.workers]]\n[[service.workers]]\nname = \"slow\"\n\
+                 simulated = { times = [\"9ms\", \"9ms\"], input = 4, output = 4 }\n";
+    let text = |dispatch: &str, kinds: &str| {
         let plain = service("2s").replace("certificate = \"promise.json\"\n", "");
         let own = "arrivals = [{ window = { count = 6, length = \"1s\" } }]\n";
-        let burst = plain.split("arrivals =").next().expect("a service").to_owned() + own;
-        let more = format!("record = \"a.csv\"\nmax-batch = 2\nbatch = 2\ndispatch = \"{dispatch}\"\n");
+        let burst = plain.split("arrivals =").next().expect("a service").to_owned() + own + kinds;
+        // Of several kinds each says it for itself, or has it chosen.
+        let batch = if kinds.is_empty() { "batch = 2\n" } else { "" };
+        let more = format!("record = \"a.csv\"\nmax-batch = 2\n{batch}dispatch = \"{dispatch}\"\n");
         let slow = burst.replace("handover = \"0ms\"", "handover = \"200ms\"").replace("100ms", "300ms");
         slow.replace("times = [\"5ms\"]", "times = [\"5ms\", \"6ms\"]")
             .replace("deadline =", &(more + "deadline ="))
     };
-    for dispatch in ["eager", "full-or-latest"] {
-        let place = Deployment::new(text(dispatch)).profiled(&[5, 6]);
+    for (dispatch, kinds) in [("eager", ""), ("full-or-latest", ""), ("eager", kinds)] {
+        let place = Deployment::new(text(dispatch, kinds)).profiled(&[5, 6]);
+        if !kinds.is_empty() {
+            place.set_bounds_by(|usual| usual + 1);
+        }
         std::fs::write(place.path("p.json"), place.succeed(&["plan", "--problem", "lanes"]))
             .expect("written");
         let run = || {

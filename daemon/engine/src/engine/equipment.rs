@@ -35,6 +35,19 @@ impl Equipment {
         pairs.map(|((name, profile), (_, here))| format!("{name}: profile {profile}, here {here}")).collect()
     }
 
+    /// The same where servers that are out of reach are taken to be as they were when this was `measured`; whoever meets them looks
+    /// again ([`Self::has`]).
+    #[must_use]
+    pub fn as_measured(self, measured: &Self) -> Self {
+        Self { version: oip::as_before(&self.version, &measured.version), ..self }
+    }
+
+    /// Likewise of the [`Self::line`] of either.
+    #[must_use]
+    pub fn line_as_measured(here: &str, measured: &str) -> String {
+        oip::as_before(here, measured)
+    }
+
     /// Whether this server is among those that compute.
     pub fn has(&self, endpoint: &str) -> bool {
         self.version.split("; ").any(|one| one == endpoint)
@@ -68,6 +81,19 @@ mod tests {
         for kind in EngineKind::ALL {
             assert_eq!(of(kind).differences(&of(kind)), Vec::<String>::new());
         }
+    }
+
+    #[test]
+    fn a_server_that_was_not_met_is_as_it_was_measured() {
+        let of = |version: &str| Equipment { version: version.to_owned(), gpu: None, driver: None };
+        let measured = of("http://10.0.0.1:80 m by a 1 aa; http://10.0.0.2:80 m by b 1 bb");
+        let here = of("http://10.0.0.1:80 m by a 2 cc; http://10.0.0.2:80 m (not reached)");
+        let both = of("http://10.0.0.1:80 m by a 2 cc; http://10.0.0.2:80 m by b 1 bb");
+        assert_eq!(here.clone().as_measured(&measured), both);
+        assert_eq!(Equipment::line_as_measured(&here.line(), &measured.line()), both.line());
+        // Another model, or another place, is none that was measured.
+        let other = of("http://10.0.0.2:80 mm (not reached); http://10.0.0.3:80 m (not reached)");
+        assert_eq!(other.clone().as_measured(&measured), other);
     }
 
     #[test]

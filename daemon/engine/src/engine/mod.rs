@@ -129,6 +129,12 @@ impl Backend {
     pub const TRACT: Self =
         Self { kind: EngineKind::Tract, device: 0, library: None, max_model: Self::MAX_MODEL, remote: None };
 
+    /// How many servers compute, or one for what computes here.
+    #[must_use]
+    pub fn servers(&self) -> usize {
+        self.remote.as_ref().map_or(1, |remote| remote.addresses.len())
+    }
+
     /// The same for that worker, whose remote server may be another one.
     #[must_use]
     pub fn of_worker(&self, worker: usize) -> Self {
@@ -205,6 +211,17 @@ pub fn prepare(backend: &Backend) -> Result<(), EngineError> {
         EngineKind::Oip => oip::prepare(backend),
         kind if kind.is_onnxruntime() => ort::prepare(backend),
         _ => Ok(()),
+    }
+}
+
+/// The same, but that servers may be out of reach: these, with the reason.
+///
+/// # Errors
+/// A library that is not there, too old or another than the one in use.
+pub fn prepare_each(backend: &Backend) -> Result<Vec<EngineError>, EngineError> {
+    match backend.kind {
+        EngineKind::Oip => oip::prepare_each(backend),
+        _ => prepare(backend).map(|()| Vec::new()),
     }
 }
 

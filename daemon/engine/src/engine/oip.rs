@@ -32,6 +32,9 @@ const MAX_NUMBER: usize = 32;
 /// One of which nothing was wanted for so long is asked whether it is ready: no server closes a connection that is used so often.
 const QUIET: Span = Span::from_millis(2_000);
 
+/// Ends what is told of a remote that was not met.
+const UNMET: &str = " (not reached)";
+
 /// What each remote was when it was last met in this process: of an address and a model its identity.
 static MET: Mutex<BTreeMap<(String, String), String>> = Mutex::new(BTreeMap::new());
 
@@ -76,15 +79,34 @@ pub(super) fn prepare(backend: &Backend) -> Result<(), EngineError> {
     remote.addresses.iter().try_for_each(|address| Endpoint::open(remote, address).map(drop))
 }
 
+/// The same, but that remotes may be out of reach: these, with the reason.
+///
+/// # Errors
+/// If the backend has none.
+pub(super) fn prepare_each(backend: &Backend) -> Result<Vec<EngineError>, EngineError> {
+    let remote = of(backend)?;
+    Ok(remote.addresses.iter().filter_map(|address| Endpoint::open(remote, address).err()).collect())
+}
+
 /// What the remotes of `backend` were when they were last met, each with where it is.
 pub(super) fn identities(backend: &Backend) -> Vec<String> {
     let Some(remote) = &backend.remote else { return Vec::new() };
     let met = met();
     let one = |address: &Address| {
-        let unmet = || format!("{address} {} (not reached)", named(remote));
+        let unmet = || format!("{address} {}{UNMET}", named(remote));
         met.get(&key(remote, address)).cloned().unwrap_or_else(unmet)
     };
     remote.addresses.iter().map(one).collect()
+}
+
+/// What `here` says of remotes, where one that was not met is as it was `before`; if that says nothing of it, it stays unmet.
+pub(super) fn as_before(here: &str, before: &str) -> String {
+    let one = |told: &str| {
+        let known = told.strip_suffix(UNMET).map(|place| format!("{place} by "));
+        let known = known.and_then(|known| before.split("; ").find(|one| one.starts_with(&known)));
+        known.unwrap_or(told).to_owned()
+    };
+    here.split("; ").map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// Whether the remote takes several requests as one batch.

@@ -97,6 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 "devices": plan.devices().into_iter().map(device_json).collect::<Vec<_>>(),
                 "machine_differs": plan.mismatches(),
                 "workers_differ": plan.other_company,
+                "servers_unreached": plan.unreached,
             })
         );
     } else {

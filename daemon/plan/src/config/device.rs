@@ -85,7 +85,7 @@ impl Check<'_> {
         let device = |(i, raw): (usize, raw::Device)| {
             let at = format!("device[{i}]");
             let named = self.name(&format!("{at}.name"), raw.name, &mut names);
-            let (workers, cores) = (self.workers(&at, raw.workers), self.cores(&at, &raw.cores));
+            let (workers, cores) = (self.workers(&at, raw.workers.unwrap_or(1)), self.cores(&at, &raw.cores));
             let max_memory = self.number(&format!("{at}.max-memory"), raw.max_memory, 1, 1 << 44);
             let record = self.record(&at, raw.record, raw.record_limit);
             Ok(DeviceConfig {
@@ -130,7 +130,11 @@ impl Check<'_> {
             // Each server has a worker, unless it is said how many there are.
             let servers =
                 raw.remote.as_ref().map_or(1, |remote| remote.url.count().clamp(1, MAX_WORKERS as u64));
-            let workers = self.workers(at, raw.workers.unwrap_or(servers));
+            let stated = match raw.workers {
+                Some(raw::Staff::Count(count)) => count,
+                _ => servers,
+            };
+            let workers = self.workers(at, stated);
             let cores = self.cores(at, raw.cores.as_deref().unwrap_or_default());
             let record = self.record(at, raw.record.clone(), raw.record_limit);
             let gpu = (field("gpu"), raw.gpu.clone());
@@ -152,7 +156,7 @@ impl Check<'_> {
         let never = "is not possible where services share workers: remove it";
         let shown = |there: bool| there.then(|| "(present)".to_owned());
         let refused = [
-            ("workers", raw.workers.map(|workers| workers.to_string()), of_device),
+            ("workers", raw.workers.as_ref().map(raw::Staff::shown), of_device),
             ("cores", shown(raw.cores.is_some()), of_device),
             ("gpu", shown(raw.gpu.is_some()), of_device),
             ("record", raw.record.as_ref().map(|path| path.display().to_string()), of_device),

@@ -5,6 +5,7 @@ mod controller;
 mod device;
 mod files;
 mod interfaces;
+mod kinds;
 mod model;
 mod pipeline;
 mod placement;
@@ -135,6 +136,8 @@ pub struct ServiceConfig {
     /// Where it stands in the file, such as `service[0]`.
     pub at: String,
     pub engine: EngineKind,
+    /// What its workers are called, if they have a name of their own: then their times are theirs alone.
+    pub kind: Option<String>,
     pub isolation: Isolation,
     /// The part that it has of a device; absent if its workers are its own.
     pub share: Option<ShareConfig>,
@@ -180,6 +183,8 @@ pub struct ServiceConfig {
     pub record: Option<RecordConfig>,
     /// Streams whose promise is kept for them, connected or not.
     pub reserved: Vec<ReservedStream>,
+    /// The kinds of its workers, if there are several: what is of each of them stands there, and of all of them as a whole here.
+    pub kinds: Vec<Self>,
     /// Of a pipeline, every parent before its children; none of a service with one model. What is the pipeline's as a whole then
     /// stands here, and what a stage has of its own with the stage.
     pub stages: Vec<StageConfig>,
@@ -311,10 +316,10 @@ impl ServiceConfig {
         &self.backends[worker % self.backends.len()]
     }
 
-    /// What runs models: the service itself, or each stage of a pipeline.
+    /// What runs models: the service itself, each kind of its workers, or each stage of a pipeline.
     pub fn running(&self) -> impl Iterator<Item = &Self> {
-        let own = self.stages.is_empty().then_some(self);
-        own.into_iter().chain(self.stages.iter().map(|stage| &stage.runs))
+        let own = (self.stages.is_empty() && self.kinds.is_empty()).then_some(self);
+        own.into_iter().chain(&self.kinds).chain(self.stages.iter().map(|stage| &stage.runs))
     }
 
     /// Of what there is for each variant of each stage of a pipeline, one after the other: what is for each stage.

@@ -1,5 +1,6 @@
 //! The configuration file as written: every field with its default, nothing checked yet.
 
+mod kinds;
 mod pipeline;
 mod placement;
 
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{HeldBy, Optimise};
+pub(super) use kinds::{Kind, Staff};
 pub(super) use pipeline::{Pipeline, Stage};
 pub(super) use placement::{Class, Placement, SimulatedCandidate};
 use weir_engine::{Backend, EngineKind, Isolation};
@@ -34,8 +36,8 @@ pub(super) struct File {
 pub(super) struct Device {
     #[serde(default)]
     pub(super) name: String,
-    #[serde(default = "one")]
-    pub(super) workers: u64,
+    #[serde(default, deserialize_with = "kinds::alike")]
+    pub(super) workers: Option<u64>,
     #[serde(default)]
     pub(super) cores: Vec<u64>,
     pub(super) gpu: Option<Gpu>,
@@ -195,7 +197,7 @@ pub(super) struct Service {
     pub(super) tolerance: Option<String>,
     pub(super) stalls: Option<Stalls>,
     pub(super) handover: String,
-    pub(super) workers: Option<u64>,
+    pub(super) workers: Option<Staff>,
     pub(super) cores: Option<Vec<u64>>,
     pub(super) max_batch: Option<u64>,
     pub(super) batch: Option<u64>,
@@ -280,7 +282,7 @@ pub(super) enum Dispatch {
     FullOrLatest,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Simulated {
     /// `times[b-1]`: how long a batch of `b` is waited out.
@@ -299,7 +301,7 @@ pub(super) struct Simulated {
     pub(super) output: u64,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct SimulatedVariant {
     pub(super) times: Vec<SimulatedTime>,
@@ -307,14 +309,14 @@ pub(super) struct SimulatedVariant {
 }
 
 /// One time for every batch of a size, or what they take at most, within 0.9 and on average.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum SimulatedTime {
     Always(String),
     Spread(Spread),
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Spread {
     pub(super) bound: String,
@@ -425,10 +427,6 @@ pub(super) enum Arrival {
         burst: u64,
         period: String,
     },
-}
-
-fn one() -> u64 {
-    1
 }
 
 fn one_second() -> String {

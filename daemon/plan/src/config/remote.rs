@@ -95,14 +95,15 @@ impl Check<'_> {
             let remote = service.backends[0].remote.clone()?;
             Some((remote.addresses, remote.model, remote.version))
         };
-        for (i, service) in services.iter().enumerate().filter(|(_, service)| place(service).is_some()) {
-            let same = |other: &&ServiceConfig| other.model == service.model && place(other).is_some();
-            if let Some(other) =
-                services[..i].iter().find(same).filter(|other| place(other) != place(service))
-            {
+        // Workers with a name have an entry of their own.
+        let all = services.iter().flat_map(ServiceConfig::running).filter(|runs| runs.kind.is_none());
+        let all: Vec<_> = all.filter(|runs| place(runs).is_some()).collect();
+        for (i, service) in all.iter().enumerate() {
+            let same = |other: &&&ServiceConfig| other.model == service.model;
+            if let Some(other) = all[..i].iter().find(same).filter(|other| place(other) != place(service)) {
                 let reason = format!(
                     "service {} has the same model at other servers, and the profile has one entry for both: give it another \
-                     name in the manifest",
+                     name in the manifest, or its workers one",
                     other.name
                 );
                 return Err(self.refuse(&format!("{}.remote", service.at), "(table)", reason));

@@ -42,7 +42,7 @@ pub(super) struct Promise {
     guard: Span,
     tolerance: Tolerance,
     stalls: Option<Stalls>,
-    stalls_held_by: HeldBy,
+    pub(super) stalls_held_by: HeldBy,
     optimise: Optimise,
     dispatch: Dispatch,
     queue: usize,
@@ -63,6 +63,10 @@ impl Runs {
     pub(super) fn workers(&self) -> usize {
         self.place.workers
     }
+
+    pub(super) fn engine(&self) -> EngineKind {
+        self.engine
+    }
 }
 
 impl Promise {
@@ -78,6 +82,9 @@ impl Check<'_> {
         mut raw: raw::Service,
         beside: Beside<'_>,
     ) -> Result<ServiceConfig, Refused> {
+        if let Some(raw::Staff::Kinds(kinds)) = raw.workers {
+            return self.mixed(at, raw::Service { workers: None, ..raw }, kinds, beside);
+        }
         let (name, background, alone) = (raw.name.clone(), raw.background, raw.device.is_none());
         let promise = self.promise(at, &mut raw, background && alone);
         let runs = self.runs(at, raw, beside);
@@ -385,6 +392,7 @@ impl ServiceConfig {
             name,
             at: at.to_owned(),
             engine: runs.engine,
+            kind: None,
             isolation: runs.isolation,
             share: runs.place.share,
             backends: runs.backends,
@@ -412,6 +420,7 @@ impl ServiceConfig {
             jitter: promise.jitter,
             record: runs.place.record,
             reserved: promise.reserved,
+            kinds: Vec::new(),
             stages: Vec::new(),
         }
     }

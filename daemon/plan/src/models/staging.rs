@@ -26,6 +26,15 @@ pub struct Staging {
 }
 
 impl Timed {
+    /// A model on workers of a service: of a kind with a name, its times are its own.
+    pub fn by(config: &ServiceConfig, spec: &ModelSpec) -> Self {
+        let plain = Self::of(spec, None);
+        match config.named_place() {
+            Some(place) => Self { name: format!("{} by {place}", spec.name), ..plain },
+            None => plain,
+        }
+    }
+
     /// A model, perhaps at a stage.
     pub fn of(spec: &ModelSpec, staging: Option<&Staging>) -> Self {
         let Some(Staging { place, making, choosing }) = staging else {

@@ -186,7 +186,7 @@ impl ServicePlan {
         profile: &Profile,
         Part { share, workers, rate }: Part,
     ) -> Result<Self, PlanError> {
-        let plan = Self::unpromised(config, profile.with_entries(specs, config.engine)?, workers)?;
+        let plan = Self::unpromised(config, profile.with_entries(specs, config)?, workers)?;
         Ok(Self { shared: Some(share), rate, ..plan })
     }
 }

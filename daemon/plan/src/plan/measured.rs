@@ -117,7 +117,7 @@ impl PlanError {
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Self::Stream { .. } | Self::Never { .. } | Self::Reserved { .. } | Self::Unkept { .. } => true,
-            Self::Declare { source, .. } => source.is_refusal(),
+            Self::Declare { source, .. } | Self::Kind { source, .. } => source.is_refusal(),
             _ => false,
         }
     }

@@ -17,7 +17,7 @@ const EXACT: u64 = 1024;
 pub struct RatePlan {
     pub binding: Constraint,
     pub density: Density,
-    /// Counts for it alone; absent where the service shares its workers.
+    /// Counts for it alone; absent where the service shares its workers, or these are of several kinds.
     pub alone: Option<Counts>,
     /// The shortest period of one more stream, up to the service's jitter late, beside the reserved ones, and
     /// its tightest instant where the service has workers of its own; `None` if they leave no room.
@@ -43,16 +43,17 @@ impl RatePlan {
         system: &System,
         list: &[Constraint],
     ) -> Result<Self, PlanError> {
-        let workers = &system.workers[0];
+        let workers = &system.workers[..];
         let set = ConstraintSet::new(list).unwrap_or_default();
         let (binding, density) = (densest(&set), set.density());
+        // The quickest worker goes on first, and the slowest may be the one that is waited for.
+        let quickest = workers.iter().map(Workers::batch_time).min().unwrap_or(Span::ZERO);
         let never = || PlanError::Never {
             service: config.name.clone(),
             constraint: binding,
-            twice: workers.batch_time() + workers.batch_time(),
+            twice: quickest + system.longest_batch(),
             latency: system.unstalled_latency(),
         };
-        let upper = largest_count(workers.count, workers.batch, density).ok_or_else(never)?;
         let queue = config.queue as u64;
         let carries = |reserved: &[ReservedStream], bound: Result<ArrivalBound, _>| {
             let curve = ArrivalCurve::new(&[bound.ok()?]).ok()?;
@@ -61,26 +62,35 @@ impl RatePlan {
         };
         let admits =
             |reserved: &[ReservedStream], bound| carries(reserved, bound).filter(|a| a.waiting <= queue);
-        let window = |n: u64| admits(&[], ArrivalBound::window(n, workers.batch_time()));
-        // Admission is monotone in N: bisect between 0, which is always fine, and the upper bound.
-        let (mut count, mut above) = (0, upper + 1);
-        while above - count > 1 {
-            let middle = count + (above - count) / 2;
-            if window(middle).is_some() { count = middle } else { above = middle }
-        }
-        let spare = shortest_period(workers, density, (config.jitter, EXACT), None, |t| {
+        let counts = |alike: &Workers| -> Result<Counts, PlanError> {
+            let upper = largest_count(alike.count, alike.batch, density).ok_or_else(never)?;
+            let window = |n: u64| admits(&[], ArrivalBound::window(n, alike.batch_time()));
+            // Admission is monotone in N: bisect between 0, which is always fine, and the upper bound.
+            let (mut count, mut above) = (0, upper + 1);
+            while above - count > 1 {
+                let middle = count + (above - count) / 2;
+                if window(middle).is_some() { count = middle } else { above = middle }
+            }
+            Ok(Counts { count, upper, seed: seed_count(alike.batch, binding) })
+        };
+        let alone = match workers {
+            [alike] => Some(counts(alike)?),
+            _ => None,
+        };
+        let spare = shortest_period(busy_period(workers, density), (config.jitter, EXACT), None, |t| {
             admits(&config.reserved, ArrivalBound::periodic(t, config.jitter))
         });
         // Of a deadline of many batches the queue may hold too little for one request each batch, but for fewer.
-        if spare.is_none() && (count == 0 || config.reserved.is_empty()) {
-            let seldom = carries(&config.reserved, ArrivalBound::periodic(MAX_SPAN, config.jitter));
-            return Err(match seldom.map(|admitted| admitted.waiting).filter(|&waiting| waiting > queue) {
+        let seldom = || ArrivalBound::periodic(MAX_SPAN, config.jitter);
+        let by_itself = || alone.map_or_else(|| admits(&[], seldom()).is_some(), |alone| alone.count > 0);
+        if spare.is_none() && (config.reserved.is_empty() || !by_itself()) {
+            let carried = carries(&config.reserved, seldom());
+            return Err(match carried.map(|admitted| admitted.waiting).filter(|&waiting| waiting > queue) {
                 Some(waiting) => {
                     PlanError::Queue { service: config.name.clone(), queue: config.queue, waiting }
                 }
                 None => {
-                    let bound = ArrivalBound::periodic(MAX_SPAN, config.jitter);
-                    let curve = bound.and_then(|bound| ArrivalCurve::new(&[bound]));
+                    let curve = seldom().and_then(|bound| ArrivalCurve::new(&[bound]));
                     let one = curve.map(|curve| StreamSpec::promised(set.clone(), curve));
                     match one.map(|one| system.admit(config.reserved.iter().map(|s| &s.spec).chain([&one]))) {
                         Ok(Err(
@@ -100,7 +110,6 @@ impl RatePlan {
             let faster = period.saturating_sub(Span::from_nanos(period.as_nanos() / EXACT + 1));
             carries(&config.reserved, ArrivalBound::periodic(faster, config.jitter)).is_some()
         });
-        let seed = seed_count(workers.batch, binding);
         // Where constraints absorb stalls more must be served than they ask for.
         let density = spare.as_ref().map_or(density, |(period, _)| {
             let bound = ArrivalBound::periodic(*period, config.jitter);
@@ -111,7 +120,7 @@ impl RatePlan {
             curve.ok().and_then(absorb).map_or(density, |(_, more)| more)
         });
         let spare = spare.map(|(period, admission)| (period, admission.binding));
-        Ok(Self { binding, density, alone: Some(Counts { count, upper, seed }), spare, queue_limits })
+        Ok(Self { binding, density, alone, spare, queue_limits })
     }
 
     /// Requests a second of that stream: the rate that the plan promises.
@@ -120,18 +129,33 @@ impl RatePlan {
     }
 }
 
-/// The shortest period that is admitted, to within one of so many parts of that at which the workers are just busy: from there, or
-/// from one that it may be `near`, in steps that double, then bisected.
+/// The period of a stream of that density at which `workers` are just busy: no shorter one is ever admitted. `None` if there is none
+/// of a length that can be.
+pub(super) fn busy_period(workers: &[Workers], density: Density) -> Option<Span> {
+    let least = match workers {
+        [alike] => {
+            let round = u128::from(alike.round()) * u128::from(density.denominator());
+            let busy = u128::from(alike.batch_time().as_nanos()) * u128::from(density.numerator());
+            u64::try_from(busy.div_ceil(round)).ok()?
+        }
+        // A little less, for what is lost in rounding.
+        kinds => {
+            let capacity: f64 = kinds.iter().map(Workers::capacity_per_s).sum();
+            (density.as_f64() / capacity * 1e9 * (1.0 - 1e-9)) as u64
+        }
+    };
+    Some(Span::from_nanos(least.max(1)))
+}
+
+/// The shortest period that is admitted, to within one of so many parts of `least`, at which the workers are just busy: from there,
+/// or from one that it may be `near`, in steps that double, then bisected.
 pub(super) fn shortest_period<T>(
-    workers: &Workers,
-    density: Density,
+    least: Option<Span>,
     (jitter, parts): (Span, u64),
     near: Option<Span>,
     admits: impl Fn(Span) -> Option<T>,
 ) -> Option<(Span, T)> {
-    let round = u128::from(workers.round()) * u128::from(density.denominator());
-    let busy = u128::from(workers.batch_time().as_nanos()) * u128::from(density.numerator());
-    let least = u64::try_from(busy.div_ceil(round)).ok()?.max(1);
+    let least = least?.as_nanos();
     let step = (least / parts).max(1);
     let longest = least.max(jitter.as_nanos()).saturating_mul(1 << 20);
     let period = |steps: u64| Span::from_nanos(least.saturating_add(steps.saturating_mul(step)));

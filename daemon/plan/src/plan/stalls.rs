@@ -25,7 +25,11 @@ impl ServicePlan {
     /// What the plan would be with likely times for bounds, if its batch size were larger then. Nothing of it is promised.
     pub fn stalls(&self) -> Option<Stalls> {
         let (config, workers) = (&self.config, self.workers());
-        if config.batch.is_some() || self.shared.is_some() || self.pipeline.is_some() {
+        if config.batch.is_some()
+            || self.shared.is_some()
+            || self.pipeline.is_some()
+            || !self.kinds.is_empty()
+        {
             return None;
         }
         let profile = without_stalls(workers)?;

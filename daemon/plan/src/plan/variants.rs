@@ -35,12 +35,12 @@ impl VariantPlan {
         config: &ServiceConfig,
         spec: ModelSpec,
         entry: &Entry,
-        here: &Equipment,
+        here: Equipment,
     ) -> Result<Self, PlanError> {
         let times = times_of(config, entry)?;
         let typical = Span::from_nanos(entry.batches[times.max_batch() - 1].p50_ns);
         let (modes, equipment, profile_sha256) = (entry.modes(), entry.equipment.clone(), entry.digest());
-        Ok(Self { spec, modes, times, typical, profile_sha256, equipment, here: here.clone() })
+        Ok(Self { spec, modes, times, typical, profile_sha256, equipment, here })
     }
 }
 
@@ -80,11 +80,12 @@ impl ServicePlan {
     /// # Errors
     /// If one is not profiled, is faster than the one before at every batch size, or the file of tables or weights is wrong.
     pub(super) fn with_variants(mut self, specs: Vec<(ModelSpec, &Entry)>) -> Result<Self, PlanError> {
-        let here = Equipment::current(self.config.backend(0));
         for (spec, entry) in specs {
+            let here = Equipment::current(self.config.backend(0)).as_measured(&entry.equipment);
             self.mismatches.extend(entry.differences(&here));
-            self.variants.push(VariantPlan::new(&self.config, spec, entry, &here)?);
+            self.variants.push(VariantPlan::new(&self.config, spec, entry, here)?);
         }
+        self.check_timeout()?;
         for (i, pair) in self.variants.windows(2).enumerate() {
             let (before, variant) = (&pair[0], &pair[1]);
             let sizes = 1..=variant.times.max_batch().min(before.times.max_batch());
@@ -103,6 +104,23 @@ impl ServicePlan {
             }
         }
         self.selecting()
+    }
+
+    /// Whether a server is waited for as long as it may take for a call, be that a batch or a request of one.
+    fn check_timeout(&self) -> Result<(), PlanError> {
+        let remote = self.config.backend(0).remote.as_ref().filter(|_| !self.config.is_best_effort());
+        let Some(timeout) = remote.map(|remote| Span::from_nanos(remote.timeout.as_nanos() as u64)) else {
+            return Ok(());
+        };
+        for VariantPlan { modes, times, .. } in &self.variants {
+            let called = |&batch: &usize| modes.get(batch - 1) == Some(&RunMode::Batched);
+            let batch = (1..=times.max_batch()).rev().find(called).unwrap_or(1);
+            let bound = times.bound(batch);
+            if bound > timeout {
+                return Err(PlanError::Timeout { field: self.config.at.clone(), timeout, batch, bound });
+            }
+        }
+        Ok(())
     }
 
     /// The plan as if each batch took its bound: that of an abstract problem, which says nothing else of times.

@@ -24,6 +24,8 @@ pub(crate) struct Executor {
     pub(super) runners: Vec<Box<dyn Runner>>,
     parts: Vec<Part>,
     pub(super) scratch: Scratch,
+    /// Why there is nothing to run, if nothing could be loaded.
+    absent: Option<EngineError>,
 }
 
 impl Executor {
@@ -58,16 +60,33 @@ impl Executor {
         for (runner, variant) in runners.iter().zip(variants) {
             check_endpoint(&**runner, variant)?;
         }
-        Ok(Self { runners, parts: Vec::with_capacity(MAX_BATCH), scratch: Scratch::default() })
+        Ok(Self::of(runners))
+    }
+
+    /// That of a worker which is lost from the start, for this reason.
+    pub(super) fn absent(error: EngineError) -> Self {
+        Self { absent: Some(error), ..Self::of(Vec::new()) }
+    }
+
+    /// Why no worker at all is there, if none is.
+    pub(super) fn none_is_there(all: &mut [Self]) -> Option<EngineError> {
+        all.iter().all(|one| one.absent.is_some()).then(|| all.first_mut()?.absent.take()).flatten()
+    }
+
+    fn of(runners: Vec<Box<dyn Runner>>) -> Self {
+        Self { runners, parts: Vec::with_capacity(MAX_BATCH), scratch: Scratch::default(), absent: None }
     }
 
     /// Runs each batch size of each variant on zeros, twice unless that takes long, so that the first request finds pages and caches in
     /// place.
     ///
     /// # Errors
-    /// [`EngineError::Lost`]. An engine that fails or panics now will do so on the first batch, where it is
+    /// [`EngineError::Lost`], and why nothing was loaded. An engine that fails or panics now will do so on the first batch, where it is
     /// told and counted.
     pub(super) fn warm_up(&mut self, plan: &ServicePlan, worker: WorkerId) -> Result<(), EngineError> {
+        if let Some(error) = self.absent.take() {
+            return Err(error);
+        }
         let (plan, _) = plan.on_worker(worker);
         for (runner, variant) in self.runners.iter_mut().zip(&plan.variants) {
             let (largest, started) = (variant.times.max_batch(), clock::now());
@@ -127,8 +146,8 @@ impl Executor {
             }
         }
         let started = clock::now();
-        let whose = format_args!("service {}: worker {id}", service.name());
-        let (ended, took) = run_caught(&mut **runner, parts.len(), whose, started);
+        let whose = service.worker(id);
+        let (ended, took) = run_caught(&mut **runner, parts.len(), format_args!("{whose}"), started);
         trace!(target: REQUEST, took_us = took.as_nanos() / 1_000, "end");
         let ran = match ended {
             Ended::Done => {

@@ -7,6 +7,7 @@ mod dispatcher;
 mod executor;
 mod guarded;
 mod hand_in;
+mod kinds;
 mod latch;
 mod memory;
 mod meters;
@@ -79,8 +80,8 @@ pub struct Service {
     index: usize,
     /// Its models, for each worker.
     executors: Vec<Mutex<Executor>>,
-    /// Batches are usually shorter than a wake-up: the thread that brings a request runs it.
-    inline: bool,
+    /// Of each worker, whether its batches are usually shorter than a wake-up: then the thread that brings a request runs them.
+    inline: Box<[bool]>,
     /// Answers by variant.
     answered: Box<[AtomicU64]>,
     /// Of a pipeline: results so far, by stage and variant.
@@ -162,7 +163,7 @@ impl Service {
             lease.promised = lease.spec.demand().is_some() && scheduler.suspension(lease.id).is_none();
             refused
         });
-        let inline = if self.inline { effects.started.pop() } else { None };
+        let inline = effects.started.pop_if(|(_, worker)| self.inline[*worker]);
         decided.ring_and_tell(effects);
         if let Some((_, worker)) = inline {
             lock(&self.executors[worker]).run_batch(self, worker, effects, false);

@@ -83,7 +83,7 @@ impl Service {
     pub(super) fn record_start(&self, now: Instant, scheduler: &Scheduler, worker: WorkerId) {
         if let Some(recorder) = self.device.recorder.get() {
             let (variant, batch) = (scheduler.variant(worker), scheduler.batch(worker));
-            let length = self.plan.variants[variant].times.bound(batch.len());
+            let length = self.plan.on_worker(worker).0.variants[variant].times.bound(batch.len());
             let tickets = batch.iter().map(|request| self.ticket(request.token));
             recorder.start_of(now, (None, worker), length, tickets);
         }

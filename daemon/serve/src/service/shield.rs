@@ -217,6 +217,7 @@ impl Service {
         let workers = self.plan.workers();
         let larger = workers.profile.max_batch() > workers.batch;
         if self.plan.shared.is_some()
+            || !self.plan.kinds.is_empty()
             || self.plan.pipeline.is_some()
             || self.plan.is_absorbed()
             || !self.plan.config.background

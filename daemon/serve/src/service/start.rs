@@ -7,7 +7,7 @@ use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
 use rt_core::sharing::{Device as CoreDevice, DeviceConfig};
-use rt_core::{SafeModeConfig, Scheduler, SchedulerConfig, Span, WorkerId};
+use rt_core::{SafeModeConfig, Scheduler, SchedulerConfig, Span, WorkerId, Workers};
 
 use super::Service;
 use super::device::{Device, keep_time};
@@ -88,24 +88,27 @@ impl Service {
     ) -> Result<Self> {
         let stopped = Arc::default();
         let mut files = Files::default();
-        let executor =
-            |id| Executor::new(&plan, id, &place(&plan, id, realtime, &stopped), &mut files).map(Mutex::new);
+        let executor = |id| match Executor::new(&plan, id, &place(&plan, id, realtime, &stopped), &mut files)
+        {
+            // Where there are others a server may be out of reach: its worker is lost from the start.
+            Err(error @ EngineError::Remote { .. }) if !plan.kinds.is_empty() => Ok(Executor::absent(error)),
+            loaded => loaded,
+        };
         let executors: Result<Vec<_>, EngineError> = (0..plan.worker_count()).map(executor).collect();
         drop(files);
+        let mut executors = executors?;
+        if let Some(error) = Executor::none_is_there(&mut executors) {
+            return Err(error.into());
+        }
+        let inline = (0..plan.worker_count()).map(|id| runs_inline(&plan, id)).collect();
         Ok(Self {
             slots: Slots::new(slots_of(&plan)),
             registry: PiMutex::default(),
             moving: RwLock::default(),
             device: Arc::clone(device),
             index,
-            executors: executors?,
-            // A process of its own is a wake-up away, and must not make a client's thread wait if it hangs, nor must a server;
-            // nor must the batch of another service.
-            inline: plan.config.isolation == Isolation::Thread
-                && plan.config.engine != EngineKind::Oip
-                && plan.shared.is_none()
-                && plan.pipeline.is_none()
-                && plan.running_variants().iter().all(|variant| variant.typical <= INLINE_LIMIT),
+            executors: executors.into_iter().map(Mutex::new).collect(),
+            inline,
             answered: (0..plan.variants.len().max(1)).map(|_| AtomicU64::new(0)).collect(),
             results: results(&plan),
             meters: Meters::new(),
@@ -122,6 +125,17 @@ impl Service {
     }
 }
 
+/// Whether the thread that brings a request may run the batch of that worker. A process of its own is a wake-up away, and must not make
+/// a client's thread wait if it hangs, nor must a server; nor must the batch of another service.
+fn runs_inline(plan: &ServicePlan, worker: WorkerId) -> bool {
+    let (runs, _) = plan.on_worker(worker);
+    runs.config.isolation == Isolation::Thread
+        && runs.config.engine != EngineKind::Oip
+        && plan.shared.is_none()
+        && plan.pipeline.is_none()
+        && runs.running_variants().iter().all(|variant| variant.typical <= INLINE_LIMIT)
+}
+
 /// Counters of the results of each stage of a pipeline, by variant.
 fn results(plan: &ServicePlan) -> Vec<Box<[AtomicU64]>> {
     let stages = plan.pipeline.iter().flat_map(|pipeline| &pipeline.stages);
@@ -132,7 +146,8 @@ fn results(plan: &ServicePlan) -> Vec<Box<[AtomicU64]>> {
 /// sources of a pipeline as wait may have begun.
 fn slots_of(plan: &ServicePlan) -> usize {
     let queues = if plan.pipeline.is_some() { 2 } else { 1 };
-    2 * (queues * plan.config.queue + plan.workers().count * plan.max_batch())
+    let runs = |kind: &Workers| kind.count * kind.profile.max_batch();
+    2 * (queues * plan.config.queue + plan.all_workers().iter().map(runs).sum::<usize>())
 }
 
 /// What decides for services of these plans when a worker starts which batch.
@@ -164,7 +179,7 @@ fn scheduler_config(plan: &ServicePlan, safe_mode: SafeModeConfig) -> SchedulerC
         guard: config.guard,
         tolerance: config.tolerance.most,
         stalls: config.stalls,
-        workers: vec![plan.workers().clone()],
+        workers: plan.all_workers().to_vec(),
         dispatch: config.dispatch,
         background: config.background,
         queue: config.queue,

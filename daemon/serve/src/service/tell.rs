@@ -104,9 +104,12 @@ impl Service {
         self.slots.put_back(token).map(|origin| Arc::clone(&origin.replies))
     }
 
-    /// Where that was seen, if at a stage or in another service of the device, whose batch is to blame; the device, if this one's is; or
-    /// empty.
+    /// Where that was seen, if at a stage or in another service of the device, whose batch is to blame; the device, if this one's is; the
+    /// kinds of workers that lack some, if they are of several; or empty.
     fn place_of(&self, cause: Cause, window: u64) -> String {
+        if cause == Cause::WorkerLost && !self.plan.kinds.is_empty() {
+            return self.kinds_that_lack();
+        }
         let place = match &self.plan.pipeline {
             Some(pipeline) => matches!(cause, Cause::ServiceOverrun | Cause::FanOutExcess)
                 .then(|| pipeline.stages.get(window as usize))

@@ -132,7 +132,7 @@ pub(crate) fn run(services: &[Arc<Service>], id: WorkerId, warm: Sender<()>) {
     let is_shared = services.len() > 1 && device.mailboxes.len() == 1;
     for service in services {
         if let Err(error) = lock(&service.executors[id]).warm_up(&service.plan, id) {
-            error!("service {}: worker {id}: {error}", service.name());
+            error!("{}: {error}", service.worker(id));
             service.lose_worker(&mut effects, id);
         }
     }
@@ -156,7 +156,7 @@ pub(crate) fn run(services: &[Arc<Service>], id: WorkerId, warm: Sender<()>) {
                 for service in services.iter() {
                     let lost = lock(&service.executors[id]).lost();
                     if let Some(reason) = lost {
-                        error!("service {}: worker {id}: {reason}", service.name());
+                        error!("{}: {reason}", service.worker(id));
                         service.lose_worker(&mut effects, id);
                     }
                 }
@@ -196,7 +196,7 @@ fn reload(service: &Service, id: WorkerId, absence: &mut Absence) -> bool {
                 *lock(&service.executors[id]) = executor;
                 return true;
             }
-            Err(error) => error!("service {}: worker {id}: {error}", service.name()),
+            Err(error) => error!("{}: {error}", service.worker(id)),
         }
     }
 }

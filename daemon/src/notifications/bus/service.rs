@@ -302,6 +302,14 @@ impl WorkerObject {
         stage.map_or_else(String::new, |stage| stage.config.runs.name.clone())
     }
 
+    /// What workers like it are called, where a service has several kinds; empty otherwise.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn kind(&self) -> String {
+        let service = self.service.latest();
+        let there = self.id < service.plan.worker_count();
+        there.then(|| service.plan.kind_of(self.id)).flatten().unwrap_or_default()
+    }
+
     /// 1 free, 2 at work, 3 lost; that it is lost and that it has returned are told, each batch is not.
     #[zbus(property)]
     pub(super) fn state(&self) -> u32 {

@@ -157,6 +157,18 @@ pub(super) fn render(status: &Value) -> String {
         text.sample("weir_device", &labels, device.map(|_| 1.0));
     }
     for (metric, help, field) in [
+        ("weir_kind_workers", "Workers configured of a kind, where a service has several.", "workers"),
+        ("weir_kind_workers_alive", "Workers of a kind that are not lost.", "workers_alive"),
+    ] {
+        text.family(metric, "gauge", help);
+        for service in services() {
+            for kind in list(&service["kinds"]) {
+                let labels = [("service", name(service)), ("kind", name(kind))];
+                text.sample(metric, &labels, number(&kind[field]));
+            }
+        }
+    }
+    for (metric, help, field) in [
         ("weir_stage_workers", "Workers configured for a stage of a pipeline.", "workers"),
         ("weir_stage_workers_alive", "Workers of a stage that are not lost.", "workers_alive"),
         ("weir_stage_waiting", "Requests waiting at a stage.", "waiting"),

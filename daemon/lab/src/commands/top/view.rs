@@ -210,6 +210,11 @@ fn counters(service: &Service) -> Vec<Line<'_>> {
         Line::from(format!("answers  {}", list(shares))),
         Line::from(format!("missed   {}", list(missed))),
     ];
+    lines.extend(service.kinds.iter().map(|kind| {
+        let (alive, all) = (kind.workers_alive, kind.workers);
+        let line = Line::from(format!("{:<8} {alive} of {all} alive, on {}", kind.name, kind.engine));
+        if alive < all { line.fg(Color::Red) } else { line }
+    }));
     lines.extend(service.stages.iter().map(|stage| {
         let (alive, all) = (stage.workers_alive, stage.workers);
         let line = Line::from(format!("{:<8} {} waiting, {alive} of {all} alive", stage.name, stage.waiting));

@@ -35,6 +35,10 @@ impl Check<'_> {
             }
             return self.service(at, raw, beside);
         }
+        if matches!(raw.workers, Some(raw::Staff::Kinds(_))) {
+            let reason = "what `weir place` chooses for has workers of one kind: name one model, or say workers as a number";
+            return Err(self.refuse(&format!("{at}.workers"), "(present)", reason));
+        }
         let placement = placement.map_err(|_| Refused)?;
         let Some(placement) = placement else {
             let reason = "is placed on classes of devices: list them as [[placement.class]]";

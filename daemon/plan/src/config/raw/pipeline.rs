@@ -26,6 +26,7 @@ pub(in crate::config) struct Pipeline {
     pub(in crate::config) stream: Vec<Stream>,
     pub(in crate::config) stage: Vec<Stage>,
     /// Of all stages together.
+    #[serde(deserialize_with = "super::kinds::alike")]
     pub(in crate::config) workers: Option<u64>,
     pub(in crate::config) record: Option<PathBuf>,
     pub(in crate::config) record_limit: Option<u64>,
@@ -70,6 +71,7 @@ pub(in crate::config) struct Stage {
     /// How many it becomes on average; as many if absent.
     pub(in crate::config) mean: Option<f64>,
     handover: String,
+    #[serde(deserialize_with = "super::kinds::alike")]
     pub(in crate::config) workers: Option<u64>,
     cores: Option<Vec<u64>>,
     max_batch: Option<u64>,
@@ -264,7 +266,7 @@ impl Stage {
             variants: self.variants,
             simulated: self.simulated,
             handover: self.handover,
-            workers: self.workers,
+            workers: self.workers.map(super::Staff::Count),
             cores: self.cores,
             max_batch: self.max_batch,
             batch: self.batch,

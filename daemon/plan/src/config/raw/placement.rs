@@ -64,7 +64,7 @@ impl Default for Class {
 }
 
 /// A simulated model, and how long its batches are waited out on the classes that run it.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(in super::super) struct SimulatedCandidate {
     pub(in super::super) accuracy: f64,

@@ -8,7 +8,7 @@ use planner::{ProblemError, SharedProblem};
 use rt_core::sharing::{SharedAdmission, Sharing, SharingError};
 use rt_core::{ArrivalBound, ArrivalCurve, ConstraintSet, Span, StreamSpec, Workers};
 
-use super::super::rate::{densest, shortest_period};
+use super::super::rate::{busy_period, densest, shortest_period};
 use super::super::{PlanError, RatePlan, workers_of};
 use super::{DevicePlan, Part, Share, members, overfull, waiting};
 use crate::config::{Config, DeviceConfig, ServiceConfig};
@@ -269,8 +269,13 @@ impl<'a> Choice<'a> {
         let set = ConstraintSet::new(&config.constraints).ok().filter(|set| !set.as_slice().is_empty())?;
         let workers = &self.sizes[service][chosen.picks[service]];
         let carries = |period| self.carries(chosen, service, period);
-        shortest_period(workers, set.density(), (config.jitter, parts), near, carries)
-            .map(|(period, ())| period)
+        shortest_period(
+            busy_period(std::slice::from_ref(workers), set.density()),
+            (config.jitter, parts),
+            near,
+            carries,
+        )
+        .map(|(period, ())| period)
     }
 
     /// Whether one more stream of a service with this period holds beside the reserved ones, and its queue holds what waits.

@@ -159,6 +159,7 @@ impl ServicePlan {
             admission: None,
             shared: None,
             rate: None,
+            kinds: Vec::new(),
             pipeline: None,
         };
         plan.with_variants(specs)

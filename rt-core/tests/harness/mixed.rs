@@ -1,0 +1,50 @@
+//! Random systems of workers of several kinds, with just the deadline that the bound over their sum asks for.
+
+use proptest::prelude::*;
+use rt_core::{LatencyProfile, SchedulerConfig, StreamSpec, Workers};
+
+use super::load::{Setup, ns, setup, stream};
+
+/// Offsets looked at; no run lasts longer.
+pub(crate) const HORIZON: u64 = 4_000;
+
+/// The least latency at which `min{u : σ(u) ≥ α_m(Δ)} + max P ≤ Δ + L` holds, with `σ(u) = Σ B·floor(u/P)`.
+fn least_latency(workers: &[Workers], streams: &[StreamSpec]) -> u64 {
+    let full = |kind: &Workers| kind.batch_time().as_nanos();
+    let sigma = |u: u64| workers.iter().map(|k| (k.count * k.batch) as u64 * (u / full(k))).sum::<u64>();
+    let slowest = workers.iter().map(full).max().expect("workers");
+    let demand: Vec<_> = streams.iter().filter_map(StreamSpec::demand).collect();
+    let (mut u, mut latency) = (0, slowest);
+    for offset in 0..HORIZON {
+        let coming: u64 = demand.iter().map(|(d, curve)| d.ceil_of(curve.count(ns(offset + 1)))).sum();
+        while sigma(u) < coming {
+            u += 1;
+        }
+        latency = latency.max((u + slowest).saturating_sub(offset));
+    }
+    latency
+}
+
+fn kind() -> impl Strategy<Value = Workers> {
+    let steps = proptest::collection::vec(0u64..4, 4);
+    (1u64..20, steps, 1usize..5, 1usize..3).prop_map(|(first, steps, batch, count)| {
+        let mut times = vec![ns(first)];
+        steps.iter().for_each(|step| times.push(times[times.len() - 1] + ns(*step)));
+        Workers { count, batch, profile: LatencyProfile::new(&times).expect("a profile") }
+    })
+}
+
+/// Workers of up to three kinds, and the streams that they can serve with some patience.
+pub(crate) fn mixed() -> impl Strategy<Value = Setup> {
+    let kinds = proptest::collection::vec(kind(), 2..4);
+    let streams = proptest::collection::vec(stream(), 1..5);
+    (setup(), kinds, streams, 0u64..4).prop_map(|(setup, workers, mut streams, guard)| {
+        let slowest = workers.iter().map(|k| k.batch_time().as_nanos()).max().expect("workers");
+        while least_latency(&workers, &streams) > 12 * slowest {
+            streams.pop();
+        }
+        let deadline = ns(least_latency(&workers, &streams) + guard);
+        let config = SchedulerConfig { workers, deadline, guard: ns(guard), ..setup.config };
+        Setup { config, streams, ..setup }
+    })
+}
