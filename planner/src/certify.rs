@@ -1,5 +1,6 @@
 //! Answers a problem: whether it can be promised, why, and how far each input is from its limit.
 
+mod contingency;
 mod limits;
 mod pipeline;
 mod region;
@@ -10,6 +11,7 @@ use rt_core::{Admission, AdmissionError, ConstraintSet, Standing, StreamSpec, la
 
 use crate::certificate::{Binding, Claim, LargestCount, Limits, Rule, StreamAnswer};
 use crate::problem::Problem;
+pub use contingency::contingencies;
 pub use pipeline::{certify_pipeline, chosen};
 pub use region::{promised_per_s, region};
 pub use shared::{Decision, bisect, certify_shared, decide, told};
@@ -67,6 +69,7 @@ pub fn certify(problem: &Problem) -> Claim {
         waiting: admission.map(|a| a.waiting),
         max_load_scale: load,
         limits,
+        contingencies: contingencies(problem),
         streams: streams.collect(),
         reason,
         refutation: None,

@@ -3,7 +3,7 @@
 //! It shares nothing but types with the program that writes certificates: it reads decimals, constraints and curves
 //! itself, into integers of 128 bits. Of a claim that says yes it checks the densities, Theorem A or its refinement at
 //! every instant that matters, `binding`, `busy` and `waiting`, and that `min_deadline`, `min_workers` and
-//! `max_load_scale` pass. A claim that says no promises nothing: its refutation must keep to the curves.
+//! `max_load_scale` pass, and every scale of `contingencies`. A claim that says no promises nothing: its refutation must keep to the curves.
 //!
 //! Of services that share workers it derives every line of Theorems E and T in the same way (`verify/shared.rs`), of a
 //! pipeline every term of Theorems P1 and P2 (`verify/pipeline.rs`).
@@ -14,6 +14,7 @@
 //! instant is checked by its margin, to within a tick; where a load repeats at capacity, `busy` may be any time.
 //! There `waiting` may be more than is derived.
 
+mod contingency;
 mod levels;
 mod pipeline;
 mod problem;
@@ -96,6 +97,7 @@ fn check(claim: &Claim, verified: &mut Verified) -> Result<(), VerifyError> {
     if let Some(service) = &claim.service {
         same("service.kinds", &service.kinds.len().max(1), &system.kinds.len())?;
     }
+    contingency::check(claim, &system, &mut verified.limits)?;
     same("streams", &claim.streams.len(), &system.streams.len())?;
     for (i, (answer, stream)) in claim.streams.iter().zip(&system.streams).enumerate() {
         let (told, asked) = (&answer.constraints, &claim.problem.streams[i].constraints);

@@ -37,6 +37,7 @@ fn claim(problem: &Problem, system: &System, rule: Rule, told: (Moment, u64, u64
         waiting: Some(waiting),
         max_load_scale: None,
         limits: Limits::default(),
+        contingencies: Vec::new(),
         streams: system.streams.iter().enumerate().map(stream).collect(),
         reason: None,
         refutation: None,

@@ -73,6 +73,7 @@ fn yes(
         waiting: Some(waiting),
         max_load_scale: None,
         limits: Limits::default(),
+        contingencies: Vec::new(),
         reason: None,
         refutation: None,
     }
@@ -120,6 +121,34 @@ fn levels_are_verified_and_one_of_which_more_must_be_served_is_refused() {
         let refused = field(&bad);
         assert!(refused.contains("problem.streams"), "{refused}");
     }
+}
+
+#[test]
+fn contingencies_are_verified_and_more_than_holds_is_refused() {
+    let mut claim = with_levels(&[("any_miss(2,3)", 3), ("row_miss(7)", 8)]);
+    claim.problem.workers[0].count = 2;
+    claim = certify(&Problem::from_raw(claim.problem).expect("a problem"));
+    let scales = |claim: &Claim, case: usize| claim.contingencies[case].max_load_scales.clone();
+    // One worker is left of two: as the example is, at its own level.
+    assert_eq!(scales(&claim, 0)[0], n("2"));
+    assert!(check(&claim).expect("it follows").limits >= 6);
+    for case in 0..2 {
+        for level in 0..3 {
+            let mut more = claim.clone();
+            let scale = &mut more.contingencies[case].max_load_scales[level];
+            *scale = Number::thousandths((scale.as_f64() * 1000.0).round() as u64 + 1);
+            let refused = field(&more);
+            assert_eq!(refused, format!("contingencies[{case}].max_load_scales[{level}]"));
+        }
+    }
+    let mut without = claim.clone();
+    without.problem.workers[0].count = 1;
+    without.contingencies.truncate(1);
+    assert!(check(&without).is_err(), "nothing holds without the only worker");
+    claim.contingencies[1].max_load_scales.pop();
+    assert!(field(&claim).starts_with("contingencies[1]"));
+    claim.contingencies.clear();
+    check(&claim).expect("nothing is said of them");
 }
 
 /// Whether the checker and the code that it checks agree on which levels ask for no more, over many pairs.

@@ -243,7 +243,9 @@ fn whoever_falls_harms_nobody_and_is_promised_what_is_in_force() {
                 (9, Dispatch::FullOrLatest),
             ] {
                 let config = config(times, times.len(), workers, latency, dispatch);
-                let mut config = SchedulerConfig { queue: 64, streams: 4, safe_mode: QUICK, ..config };
+                let spread = systems % 2 == 1;
+                let mut config =
+                    SchedulerConfig { queue: 64, streams: 4, safe_mode: QUICK, spread, ..config };
                 config.workers.extend(other.map(|time| {
                     let profile = LatencyProfile::new(&[ns(time)]).expect("valid");
                     Workers { count: 1, batch: 1, profile }

@@ -30,6 +30,9 @@ pub struct Claim {
     pub max_load_scale: Option<Number>,
     /// By how much single inputs could change, each alone.
     pub limits: Limits,
+    /// What would still hold if less than all workers could do were left; none where no stream has levels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contingencies: Vec<Contingency>,
     /// Stream by stream, in the order of the problem.
     pub streams: Vec<StreamAnswer>,
     /// For a refusal: why, in words.
@@ -142,6 +145,27 @@ pub struct Limit<T> {
     pub value: T,
     /// The tightest instant there.
     pub binding: Option<Binding>,
+}
+
+/// How fast all streams may send in a case that a promise is not made for, for every level of their promises.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Contingency {
+    /// What has gone wrong.
+    pub case: Case,
+    /// By level, that of the first promise first: as [`Claim::max_load_scale`], of the declarations of the first promises, with every
+    /// stream at that level, or its last one. 0 if not even a thousandth of the rate could be promised.
+    pub max_load_scales: Vec<Number>,
+}
+
+/// What has gone wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Case {
+    /// One worker is lost, whichever; nothing holds if it is the only one.
+    WorkerLost,
+    /// Every batch takes 1.5 times as long as it should at most.
+    LongerBatches,
 }
 
 /// What the plan says about one stream.

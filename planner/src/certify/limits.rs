@@ -21,7 +21,7 @@ const MAX_REFINED_EFFORT: f64 = (1u64 << 14) as f64;
 const MAX_RISES: f64 = (1u64 << 20) as f64;
 
 /// A value that is admitted, and the answer there.
-type Found = (u64, Admission);
+pub(super) type Found = (u64, Admission);
 
 /// `max_load_scale`, the limits of the whole, and those of the streams, for a problem that promises something;
 /// `admission` is its own answer.
@@ -44,7 +44,7 @@ pub(super) fn all(
     (Some(load), limits, rates)
 }
 
-struct Search<'a> {
+pub(super) struct Search<'a> {
     problem: &'a Problem,
     /// What the search counts with; perhaps without the refinement, which takes long.
     system: System,
@@ -56,7 +56,11 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(problem: &'a Problem, admission: Option<Admission>) -> Self {
-        let mut system = problem.system();
+        Self::of(problem, problem.system(), admission)
+    }
+
+    /// The same on other workers, which answer `admission`.
+    pub(super) fn of(problem: &'a Problem, mut system: System, admission: Option<Admission>) -> Self {
         system.background |= problem.streams.len() > MAX_REFINED;
         let specs: Vec<_> = problem.specs().collect();
         let new = |&i: &usize| !specs[..i].contains(&specs[i]);
@@ -64,7 +68,7 @@ impl<'a> Search<'a> {
     }
 
     /// The largest scale that is admitted.
-    fn scale(&self, admit: impl Fn(u64) -> Option<Admission>) -> Option<Found> {
+    pub(super) fn scale(&self, admit: impl Fn(u64) -> Option<Admission>) -> Option<Found> {
         let most = MAX_SCALE * ONE;
         match self.admission {
             Some(admission) => match admit(most) {
@@ -149,7 +153,12 @@ impl<'a> Search<'a> {
 
     fn admit_all(&self, change: impl Fn(&StreamSpec) -> Option<StreamSpec>) -> Option<Admission> {
         let specs: Option<Vec<_>> = self.problem.specs().map(change).collect();
-        self.admit(specs?.iter(), MAX_EFFORT)
+        self.admit_each(&specs?)
+    }
+
+    /// The answer to other streams, if it does not take too long.
+    pub(super) fn admit_each(&self, specs: &[StreamSpec]) -> Option<Admission> {
+        self.admit(specs.iter(), MAX_EFFORT)
     }
 
     /// The answer to other streams, if it takes at most about `effort`.

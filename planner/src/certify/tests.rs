@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::certificate::{Certificate, Limit, SharedReason};
+use crate::certificate::{Case, Certificate, Limit, SharedReason};
 use crate::number::Number;
 use crate::problem::tests::problems;
 use crate::problem::{Question, SharedProblem};
@@ -347,4 +347,70 @@ proptest! {
         let certificate = Certificate::new("test", BTreeMap::new(), vec![claim]);
         prop_assert_eq!(Certificate::parse(&certificate.to_json()).expect("its own text"), certificate);
     }
+}
+
+/// Two cameras on two workers of two kinds, one with two levels and one with none.
+fn laddered() -> Value {
+    let level = |constraint: &str, count: u64| json!({"constraints": [constraint], "arrivals": {"windows": [[count, 12]]}});
+    json!({
+        "unit": "ms", "deadline": 24, "background": true,
+        "workers": [{"count": 2, "batch": 1, "time": 2}, {"count": 1, "batch": 4, "time": 6}],
+        "streams": [
+            {"name": "cam", "constraints": ["any_miss(1,4)"], "arrivals": {"windows": [[8, 12]]},
+             "degraded": [level("any_miss(1,2)", 12), level("any_miss(3,4)", 24)]},
+            {"name": "meter", "constraints": ["row_miss(0)"], "arrivals": {"periodic": {"period": 12, "jitter": 5}}},
+        ],
+    })
+}
+
+#[test]
+fn contingencies_are_what_would_be_certified_with_a_worker_less_or_longer_batches() {
+    let claim = certify(&problem(&laddered()));
+    assert!(claim.admissible, "{claim:?}");
+    let at = |json: &Value, level: Option<usize>| {
+        let mut json = json.clone();
+        if let Some(level) = level {
+            json["streams"][0]["constraints"] = json["streams"][0]["degraded"][level]["constraints"].clone();
+        }
+        json["streams"][0]["degraded"] = json!([]);
+        certify(&problem(&json)).max_load_scale.expect("something is promised")
+    };
+    let levels = [None, Some(0), Some(1)];
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut json = laddered();
+        change(&mut json["workers"]);
+        levels.map(|level| at(&json, level))
+    };
+    let one_of_each = [
+        with(&|workers| workers[0]["count"] = json!(1)),
+        with(&|workers| *workers = json!([{"count": 2, "batch": 1, "time": 2}])),
+    ];
+    let least = |level: usize| one_of_each.iter().map(|kind| kind[level].as_f64()).fold(f64::MAX, f64::min);
+    let longer = with(&|workers| {
+        *workers = json!([{"count": 2, "batch": 1, "time": 3}, {"count": 1, "batch": 4, "time": 9}]);
+    });
+    let told = |case: Case| {
+        let found = claim.contingencies.iter().find(|told| told.case == case).expect("both");
+        found.max_load_scales.iter().map(|scale| scale.as_f64()).collect::<Vec<_>>()
+    };
+    assert_eq!(told(Case::WorkerLost), [0, 1, 2].map(least));
+    assert_eq!(told(Case::LongerBatches), longer.map(|scale| scale.as_f64()));
+    assert!(told(Case::WorkerLost).is_sorted() && told(Case::WorkerLost)[0] < told(Case::WorkerLost)[2]);
+}
+
+#[test]
+fn who_has_one_worker_keeps_nothing_without_it_and_who_has_no_levels_is_told_nothing() {
+    let mut alone = laddered();
+    alone["workers"] = json!([{"count": 1, "batch": 4, "time": 2}]);
+    let told = certify(&problem(&alone)).contingencies;
+    assert_eq!(told[0].max_load_scales, [Number::default(); 3]);
+    assert!(told[1].max_load_scales[0].as_f64() > 0.0, "{told:?}");
+    alone["streams"][0]["degraded"] = json!([]);
+    assert_eq!(certify(&problem(&alone)).contingencies, []);
+    // As long as anything may take, and half as long again.
+    let mut slow = laddered();
+    slow["unit"] = json!("s");
+    slow["workers"] = json!([{"count": 1, "batch": 1, "time": 3600}]);
+    slow["deadline"] = json!(3600);
+    assert_eq!(certify(&problem(&slow)).contingencies[1].max_load_scales, [Number::default(); 3]);
 }

@@ -172,6 +172,8 @@ pub struct ServiceConfig {
     pub queue: usize,
     /// Whether requests are served that no stream has declared.
     pub background: bool,
+    /// Whether the misses of what nothing is promised for are spread, and chosen late, instead of refused when they come.
+    pub spread: bool,
     pub streams: usize,
     /// What the plan computes the largest rate for.
     pub constraints: Vec<Constraint>,
@@ -400,7 +402,7 @@ impl ServiceConfig {
         while self.reserved.iter().any(|s| s.name == name) {
             name.push('_');
         }
-        Some((name, StreamSpec::promised(set, curve)))
+        Some((name, self.laddered(StreamSpec::promised(set, curve))))
     }
 
     /// Such a stream that sends once a deadline: what is asked for where nothing can be promised.

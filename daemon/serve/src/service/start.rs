@@ -182,6 +182,7 @@ fn scheduler_config(plan: &ServicePlan, safe_mode: SafeModeConfig) -> SchedulerC
         workers: plan.all_workers().to_vec(),
         dispatch: config.dispatch,
         background: config.background,
+        spread: config.spread,
         queue: config.queue,
         streams: config.streams,
         safe_mode,
