@@ -5,13 +5,17 @@ use serde_json::{Value, json};
 use crate::harness::{DAEMON, Daemon, Deployment, answers, best_effort};
 use weir_client::Outcome;
 
-/// One worker with a slower variant, which always has time for a single request; `more` goes into the service.
-fn config(more: &str) -> String {
+/// A worker with a slower variant, which always has time for a single request; `more` goes into the service.
+fn service(name: &str, more: &str) -> String {
     format!(
-        "{DAEMON}[[service]]\nname = \"lanes\"\nengine = \"simulated\"\nhandover = \"0ms\"\nbatch = 2\nmax-batch = 2\n\
+        "[[service]]\nname = \"{name}\"\nengine = \"simulated\"\nhandover = \"0ms\"\nbatch = 2\nmax-batch = 2\n\
          deadline = \"2s\"\nguard = \"1s\"\n{more}\nsimulated = {{ times = [\"5ms\", \"8ms\"], accuracy = 0.6, input = 4, \
          output = 4, variants = [{{ times = [\"15ms\", \"20ms\"], accuracy = 0.8 }}] }}\n"
     )
+}
+
+fn config(more: &str) -> String {
+    format!("{DAEMON}{}", service("lanes", more))
 }
 
 const LEARNED: &str = "select = \"learned\"\nweights = \"router.weights\"";
@@ -51,7 +55,10 @@ fn a_network_is_trained_and_selects_and_a_wrong_file_changes_nothing() {
         message.contains("router.weights: cannot be read") && message.contains("`weir train`"),
         "{message}"
     );
+    // Nor what another service is to have.
+    place.configure(config(LEARNED) + &service("tracks", &LEARNED.replace("router", "tracks")));
     let trained = train(&place, "router.weights", &["--seed", "7"]);
+    place.configure(config(LEARNED));
     assert_eq!((&trained["widths"], &trained["simulated"]), (&json!([4, 8, 2]), &json!(true)), "{trained}");
     assert_eq!(trained["loads"].as_array().expect("loads").len(), 7, "{trained}");
     for load in trained["loads"].as_array().expect("loads") {

@@ -211,7 +211,6 @@ fn tables_are_planned_for_the_load_that_comes() {
         (&json!([]), &Value::Null),
         "nothing comes, nothing is planned"
     );
-    assert!(held(&lull(&daemon, 20)));
     let near = |planning: &Value| {
         let number = |value: &Value| value.as_f64().expect("a number");
         let (load, tables) =
@@ -223,8 +222,11 @@ fn tables_are_planned_for_the_load_that_comes() {
         let above = rates.iter().position(|&rate| rate >= load)?;
         Some(number(&tables[above]["accuracy"])).filter(|_| planning["planning_per_s"].is_null())
     };
-    let accuracy = eventually("a table for the load that came", || near(&planning()));
-    assert!(accuracy > ACCURACY[1], "{accuracy}: {}", planning());
+    // On a busy machine what came first is over before the first table is there.
+    eventually("a table for the load that comes", || {
+        assert!(held(&lull(&daemon, 20)));
+        near(&planning()).filter(|&accuracy| accuracy > ACCURACY[1])
+    });
     // The next request brings the tables in; those after it are answered by them, unless a busy machine has raised
     // safe mode.
     eventually("answers by the tables", || {

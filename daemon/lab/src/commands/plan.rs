@@ -131,15 +131,21 @@ fn plan(args: &Args) -> Result<Plan> {
     }
 }
 
-/// The plan of the configuration at `path`, and the place of the service that `argument` says is `name`: what selects for
-/// that need not be there yet.
+/// The plan of the configuration at `path`, and the place of the service that `argument` says is `name`: files that select
+/// need not be there yet, its own nor those of others, which may be made next.
 pub(super) fn plan_before(path: &Path, argument: &str, name: &str) -> Result<(Plan, usize)> {
     let mut config = Config::load(path)?;
     let names = config.services.iter().map(|service| service.name.as_str());
     let index = place_of(argument, name, names)?;
-    let select = std::mem::replace(&mut config.services[index].select, Select::Base);
+    let read = config.services.iter_mut().filter(|service| service.select.file().is_some());
+    let selects: Vec<_> = read
+        .map(|service| (service.name.clone(), std::mem::replace(&mut service.select, Select::Base)))
+        .collect();
     let mut plan = watched(&config)?;
-    plan.services[index].config.select = select;
+    for (name, select) in selects {
+        let service = plan.services.iter_mut().find(|service| service.config.name == name);
+        service.into_iter().for_each(|service| service.config.select = select.clone());
+    }
     Ok((plan, index))
 }
 
