@@ -25,7 +25,13 @@ fn plan(services: &[String]) -> Result<Plan, PlanError> {
     let runs = Runs { times: vec![10_000_000; 5_000], ..Runs::default() };
     let mut profile = Profile::new(Fingerprint::current());
     for subject in &work.subjects {
-        profile.put(Entry::of_runs(subject, &[RunMode::Simulated], (&[runs.clone()], &[true]), &rule, 1));
+        profile.put(Entry::of_runs(
+            subject,
+            &[RunMode::Simulated],
+            (std::slice::from_ref(&runs), &[true]),
+            &rule,
+            1,
+        ));
     }
     Plan::of(&config, models, &profile)
 }
