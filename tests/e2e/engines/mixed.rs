@@ -102,7 +102,7 @@ fn a_worker_here_and_one_elsewhere_serve_together_and_either_alone() {
     let served = back.stream_status("front")["served"].as_u64();
     assert!(served.is_some_and(|served| served > 0), "one of the two is there: {served:?}");
     let mut client = daemon.client();
-    let every = Duration::from_millis(20);
+    let every = Duration::from_millis(400);
     let cam = Registration::builder("digits", "cam")
         .constraint(Constraint::any_miss(1, 3))
         .arrivals(ArrivalBound::window(1, every));
@@ -112,7 +112,7 @@ fn a_worker_here_and_one_elsewhere_serve_together_and_either_alone() {
             pause(every);
             client.infer(&cam, &picture).expect("an answer").result().is_some()
         };
-        (0..20).map(one).collect()
+        (0..6).map(one).collect()
     };
     let outcomes = send();
     let kept = outcomes.windows(3).all(|three| three.iter().filter(|&&hit| !hit).count() <= 1);
@@ -144,6 +144,10 @@ fn a_worker_here_and_one_elsewhere_serve_together_and_either_alone() {
     assert_eq!(service(&daemon)["safe_mode"]["cause"], "worker-lost");
     assert_eq!(infer(&daemon, &picture), answered);
     assert_eq!(daemon.reload_accepted(), "nothing has changed\n");
+    place.configure(front(&socket, "60s").replace("20s", "19s"));
+    assert!(daemon.reload_accepted().contains("deadline 19.0 s"), "it takes over without it too");
+    alive(&daemon, [1, 0]);
+    assert_eq!(infer(&daemon, &picture), answered);
     let back = back_place.serve();
     alive(&daemon, [1, 1]);
     eventually("the end of safe mode", || (service(&daemon)["safe_mode"]["state"] == "normal").then_some(()));

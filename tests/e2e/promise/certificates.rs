@@ -252,7 +252,7 @@ fn what_a_daemon_did_is_a_run_of_the_proved_model() {
     alone();
     let program = prover.program().display().to_string();
     let kinds = "[[service.workers]]\n[[service.workers]]\nname = \"slow\"\n\
-                 simulated = { times = [\"9ms\", \"9ms\"], input = 4, output = 4 }\n";
+                 simulated = { times = [\"9ms\", \"9ms\"], input = 4, output = 2 }\n";
     let text = |dispatch: &str, kinds: &str| {
         let plain = service("2s").replace("certificate = \"promise.json\"\n", "");
         let own = "arrivals = [{ window = { count = 6, length = \"1s\" } }]\n";
