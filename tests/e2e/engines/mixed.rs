@@ -1,5 +1,6 @@
 //! Workers of several kinds in one service: a model here and on another Weir, and kinds that come and go with a reload.
 
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -38,6 +39,13 @@ fn front(socket: &Path, timeout: &str) -> String {
     )
 }
 
+/// Serves there, and waits until others may call it.
+fn serve(place: &Deployment) -> Daemon {
+    let daemon = place.serve();
+    eventually("the door for others", || UnixStream::connect(place.path("h")).ok());
+    daemon
+}
+
 fn service(daemon: &Daemon) -> Value {
     daemon.status()["services"][0].clone()
 }
@@ -64,7 +72,7 @@ fn infer(daemon: &Daemon, picture: &[f32]) -> Vec<Vec<f32>> {
 #[test]
 fn a_worker_here_and_one_elsewhere_serve_together_and_either_alone() {
     let (back_place, picture) = (back(), vec![0.25; 28 * 28]);
-    let mut back = back_place.serve();
+    let mut back = serve(&back_place);
     let socket = back_place.path("h");
     let place = Deployment::new(front(&socket, "60s"));
     place.succeed(&["check"]);
@@ -148,14 +156,14 @@ fn a_worker_here_and_one_elsewhere_serve_together_and_either_alone() {
     assert!(daemon.reload_accepted().contains("deadline 19.0 s"), "it takes over without it too");
     alive(&daemon, [1, 0]);
     assert_eq!(infer(&daemon, &picture), answered);
-    let back = back_place.serve();
+    let back = serve(&back_place);
     alive(&daemon, [1, 1]);
     eventually("the end of safe mode", || (service(&daemon)["safe_mode"]["state"] == "normal").then_some(()));
     drop((daemon, back));
 
     // Who would give a server up within its bound is told so.
     place.configure(front(&socket, "500ms"));
-    let _back = back_place.serve();
+    let _back = serve(&back_place);
     for command in ["plan", "check", "certify"] {
         let refused = place.fail(&[command]);
         let told = "service[0].workers[1].remote.timeout = 500.0 ms: must be at least P(1) = 1.00 s";
