@@ -80,7 +80,7 @@ impl Means {
         }
     }
 
-    /// Who is best beside the network, and what is then to be configured, if anything is.
+    /// Who is best beside the network, and what that reached.
     pub(crate) fn best_other(&self) -> (&'static str, f64) {
         let others =
             [("planned tables", self.tables), ("accurate", self.accurate), ("one model alone", self.alone)];
