@@ -16,7 +16,8 @@ use crate::files::{read_file_at_most, write_atomically};
 use crate::unique::Unique;
 
 pub use claim::{
-    Binding, Case, Claim, Contingency, LargestCount, Limit, Limits, Refutation, Rule, Service, Shows, StreamAnswer, Variant,
+    Binding, Case, Claim, Contingency, LargestCount, Limit, Limits, Refutation, Rule, Service, Shows,
+    StreamAnswer, Variant,
 };
 pub use pipeline::{PipelineBinding, PipelineClaim, PipelineReason, SplitAnswer, StageAnswer, StagedService};
 pub use shared::{

@@ -14,6 +14,8 @@ mod variants;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use planner::certificate::Contingency;
+use planner::certify::contingencies;
 use planner::selection::SelectionError;
 use rt_core::{
     Admission, AdmissionError, ArrivalCurve, Constraint, LoadMonitor, SelectError, Selector, Shield,
@@ -22,6 +24,7 @@ use rt_core::{
 
 use crate::config::{Config, ServiceConfig, Tolerance};
 use crate::models::{ModelsError, prepare_engines, resolve_models};
+use crate::problem::{problem, reserved};
 use crate::profile::{Entry, Fingerprint, Profile, ProfileError, Work};
 use weir_engine::{EngineError, EngineKind, ModelSpec};
 
@@ -249,7 +252,7 @@ impl ServicePlan {
     }
 
     /// The best of `all`, workers that differ in the batch size that is promised by.
-    fn of(
+    pub(crate) fn of(
         config: &ServiceConfig,
         spec: &ModelSpec,
         profile_sha256: &str,
@@ -442,6 +445,21 @@ impl ServicePlan {
     pub fn promised_stream(&self) -> Option<(String, StreamSpec)> {
         let (period, _) = self.rate.as_ref()?.spare?;
         self.config.stream_every(period)
+    }
+
+    /// What would be left of the levels of promises with a worker less or longer batches, of the reserved streams alone, or without any of the
+    /// promised one; none without levels.
+    pub fn contingencies(&self) -> (Vec<(String, StreamSpec)>, Vec<Contingency>) {
+        let streams: Vec<_> = match self.config.reserved.is_empty() {
+            true => self.promised_stream().into_iter().collect(),
+            false => reserved(&self.config).collect(),
+        };
+        let problem = match self.shared.is_some() || self.pipeline.is_some() {
+            true => None,
+            false => problem(&self.config, self.workers(), &streams).ok(),
+        };
+        let contingencies = problem.as_ref().map(contingencies).unwrap_or_default();
+        (streams, contingencies)
     }
 
     /// Whether this is no real engine.

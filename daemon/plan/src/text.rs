@@ -1,13 +1,13 @@
 //! A plan for people, line by line, and as JSON: what can be promised, and why.
 
+mod ladder;
 mod pipeline;
 
 use rt_core::sharing::Rule;
-use rt_core::{ArrivalCurve, BatchTime, Binding, ConstraintSet, Span, Workers};
+use rt_core::{BatchTime, Binding, ConstraintSet, Span, Workers};
 use serde_json::{Value, json};
 use weir_os::pipe::say;
 
-use crate::config::ReservedStream;
 use crate::models::run_singly;
 use crate::plan::{
     Counts, DevicePlan, Plan, RatePlan, ServicePlan, Stalls, VariantPlan, inputs, inputs_sha256,
@@ -159,54 +159,13 @@ fn print_service(plan: &ServicePlan) {
     plan.proposal().iter().for_each(|proposal| say!("    {proposal}"));
     print_levers(plan, "");
     let reserved: Vec<_> = config.reserved.iter().map(|s| s.name.as_str()).collect();
-    print_ladders(plan);
+    ladder::print(plan);
     match (reserved.is_empty(), plan.admission.as_ref().and_then(|admission| admission.binding)) {
         (true, _) => {}
         (false, None) if plan.shared.is_some() => say!("  reserved: {}", reserved.join(", ")),
         (false, None) => say!("  reserved: {} (best effort)", reserved.join(", ")),
         (false, Some(b)) => say!("  reserved: {}; tightest where {}", reserved.join(", "), binding(&b)),
     }
-}
-
-/// The weaker promises behind those of the reserved streams.
-fn print_ladders(plan: &ServicePlan) {
-    for stream in plan.config.reserved.iter().filter(|stream| !stream.spec.levels().is_empty()) {
-        let rate = stream.spec.arrivals().map_or(0.0, ArrivalCurve::rate_per_s);
-        say!("  {}: {} up to {rate:.1} requests/s;", stream.name, stream.spec.constraints());
-        for (number, level) in (1..).zip(stream.spec.levels()) {
-            let (set, rate) = (&level.constraints, level.arrivals.rate_per_s());
-            say!("    beyond that level {number}, {set} up to {rate:.1} requests/s");
-        }
-        say!(
-            "    a level is announced at the first request too many, and in force {} later at most",
-            in_force(plan)
-        );
-    }
-}
-
-/// How long it takes at most until a weaker promise is in force.
-fn in_force(plan: &ServicePlan) -> Span {
-    plan.config.deadline + plan.admission.as_ref().map_or(Span::ZERO, |admission| admission.busy)
-}
-
-/// The same as JSON.
-fn ladders_json(plan: &ServicePlan) -> Value {
-    let level = |level: &rt_core::Level| {
-        json!({
-            "constraints": level.constraints.as_slice().iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "arrivals": level.arrivals.bounds().iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "requests_per_s": level.arrivals.rate_per_s(),
-        })
-    };
-    let ladder = |stream: &ReservedStream| {
-        json!({
-            "stream": stream.name,
-            "levels": stream.spec.levels().iter().map(level).collect::<Vec<_>>(),
-            "in_force_ns": in_force(plan).as_nanos(),
-        })
-    };
-    let with_levels = plan.config.reserved.iter().filter(|stream| !stream.spec.levels().is_empty());
-    with_levels.map(ladder).collect()
 }
 
 /// How early requests may come.
@@ -368,7 +327,8 @@ pub fn service_json(plan: &ServicePlan) -> Value {
             "recovery_ns": stalls.recovery().map(Span::as_nanos),
             "otherwise": plan.otherwise,
         })),
-        "ladders": ladders_json(plan),
+        "ladders": ladder::json(plan),
+        "contingencies": ladder::contingencies_json(plan),
         "workers": workers.count,
         "batch": workers.batch,
         "batch_time_ns": workers.batch_time().as_nanos(),

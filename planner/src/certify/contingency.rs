@@ -34,7 +34,9 @@ pub fn contingencies(problem: &Problem) -> Vec<Contingency> {
 /// The largest scale that each of `systems` admits with all streams at that level; 0 without systems.
 fn scale(problem: &Problem, systems: &[System], level: usize) -> Number {
     let at = |spec: &StreamSpec| match spec.arrivals() {
-        Some(curve) => StreamSpec::promised(spec.constraints_at(level.min(spec.levels().len())).clone(), curve.clone()),
+        Some(curve) => {
+            StreamSpec::promised(spec.constraints_at(level.min(spec.levels().len())).clone(), curve.clone())
+        }
         None => spec.clone(),
     };
     let specs: Vec<_> = problem.specs().map(at).collect();

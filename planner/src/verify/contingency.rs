@@ -43,7 +43,8 @@ pub(super) fn check(claim: &Claim, system: &System, limits: &mut usize) -> Resul
 fn left(case: Case, system: &System) -> Vec<Vec<Kind>> {
     match case {
         Case::LongerBatches => {
-            let longer = |kind: &Kind| Kind { times: kind.times.iter().map(|t| up(3 * t, 2)).collect(), ..*kind };
+            let longer =
+                |kind: &Kind| Kind { times: kind.times.iter().map(|t| up(3 * t, 2)).collect(), ..*kind };
             vec![system.kinds.iter().map(longer).collect()]
         }
         Case::WorkerLost if system.kinds.iter().map(|kind| kind.count).sum::<i128>() == 1 => Vec::new(),

@@ -138,6 +138,43 @@ fn a_suspension_is_told_and_shown_apart_from_safe_mode() {
     drop(client);
 }
 
+#[test]
+fn a_weaker_promise_in_force_is_a_level() {
+    if !is_possible() {
+        return;
+    }
+    // Of the third within 5 s, which is one more than was declared, the weaker one takes up to four.
+    let place = place(
+        r#"[[service]]
+        name = "ladder"
+        engine = "simulated"
+        simulated = { times = ["1ms"], input = 1, output = 1 }
+        deadline = "10s"
+        guard = "5s"
+        constraints = [{ any-miss = { m = 1, k = 3 } }]
+        degraded = [[{ any-miss = { m = 2, k = 3 } }]]"#,
+    );
+    let (bus, daemon) = start(&place);
+    let path = "/org/weir/Weir1/service/ladder";
+    let service = |name: &str| bus.property(path, "org.weir.Weir1.Service", name);
+    assert_eq!((service("Level"), service("DegradedStreams")), ("u 0".into(), "a{su} 0".into()));
+    let ears = Listener::start(&place);
+    let mut client = daemon.client();
+    let stream = Registration::builder("ladder", "cam0")
+        .constraint(Constraint::any_miss(1, 3))
+        .arrivals(ArrivalBound::window(2, std::time::Duration::from_secs(5)));
+    let stream = client.register(&stream.build().expect("valid")).expect("admitted");
+    for _ in 0..3 {
+        client.infer(&stream, &[0.0]).expect("an answer");
+    }
+    ears.hear(&[path, "SuspensionChanged", "uint32 3, uint32 1", "arrival-excess", "'cam0'"]);
+    ears.hear(&[path, "PropertiesChanged", "'Level': <uint32 1>", "'DegradedStreams': <{'cam0': uint32 1}>"]);
+    ears.hear(&[path, "SuspensionChanged", "uint32 1, uint32 0", "'cam0'"]);
+    ears.hear(&[path, "PropertiesChanged", "'Level': <uint32 0>"]);
+    assert_eq!((service("Level"), service("DegradedStreams")), ("u 0".into(), "a{su} 0".into()));
+    drop(client);
+}
+
 fn said_by_plan(place: &Deployment) -> Value {
     let plan: Value = serde_json::from_str(&place.succeed(&["plan", "--json"])).expect("JSON");
     plan["services"][0]["rate"]["n_star"].clone()

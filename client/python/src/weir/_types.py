@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, Sequence, Union
 
 import numpy as np
@@ -30,10 +31,25 @@ CAUSE_WORDS = (
 STATE_WORDS = ("unknown", "normal", "warning", "safe-mode", "lost")
 #: From this state on the promises do not hold.
 SUSPENDED = 3
-#: The states of a stream whose promise holds while those of its service do, and those in which a weaker one is in force, from the
-#: first on; in any other it is suspended.
-STREAM_NORMAL = 1
-STREAM_DEGRADED = range(3, 7)
+
+
+class StreamState(IntEnum):
+    """How the promise to one stream stands, as far as the stream itself is concerned."""
+
+    #: Its own holds while those of its service do.
+    NORMAL = 1
+    #: Nothing is promised.
+    SUSPENDED = 2
+    #: One of the weaker promises behind its own is in force: the first, the second, …
+    DEGRADED_1 = 3
+    DEGRADED_2 = 4
+    DEGRADED_3 = 5
+    DEGRADED_4 = 6
+
+    @property
+    def level(self) -> int | None:
+        """Which promise is in force: 0 for the stream's own, from 1 on the weaker ones; ``None`` while nothing is promised."""
+        return {StreamState.NORMAL: 0, StreamState.SUSPENDED: None}.get(self, int(self) - 2)
 
 
 #: Seconds between attempts of a client that connects again to register a stream whose name is in use: mostly by its connection
@@ -279,8 +295,7 @@ class Suspension:
     stream: str
     #: Whether nothing is promised now.
     active: bool
-    #: Which promise is in force: 0 for the stream's own, from 1 on the weaker ones behind it; ``None`` while nothing is promised.
-    level: int | None
+    state: StreamState
     #: What it broke, such as ``"arrival-excess"``; ``"unknown"`` where its promise holds again.
     cause: str
     #: Among the streams of the service; safe mode counts for itself.
@@ -292,6 +307,11 @@ class Suspension:
     #: Of the stream since it was registered, those that were not announced included.
     breaches: int
     text: str
+
+    @property
+    def level(self) -> int | None:
+        """As of ``state``."""
+        return self.state.level
 
 
 @dataclass(frozen=True)

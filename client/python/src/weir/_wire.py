@@ -14,8 +14,6 @@ from ._types import (
     CAUSE_WORDS,
     MISS_WORDS,
     STATE_WORDS,
-    STREAM_DEGRADED,
-    STREAM_NORMAL,
     SUSPENDED,
     Array,
     Arrivals,
@@ -30,6 +28,7 @@ from ._types import (
     Result,
     SafeMode,
     Stream,
+    StreamState,
     Suspension,
     Tensor,
     nanos,
@@ -290,9 +289,10 @@ def event(told: Frame) -> Event:
         why = word(CAUSE_WORDS, cause)
         evidence = (limit, seen, window_ns, breaches, text)
         if told.kind == EVENT_SUSPENSION:
-            levels = {STREAM_NORMAL: 0} | {code: level for level, code in enumerate(STREAM_DEGRADED, 1)}
-            level = levels.get(state)
-            return Suspension(service, stream, level is None, level, why, sequence, entered_ns, *evidence)
+            # A state of a later version is none in which anything is promised that is known here.
+            stands = StreamState(state) if state in StreamState.__members__.values() else StreamState.SUSPENDED
+            active = stands is StreamState.SUSPENDED
+            return Suspension(service, stream, active, stands, why, sequence, entered_ns, *evidence)
         name = word(STATE_WORDS, state)
         return SafeMode(service, name, state >= SUSPENDED, why, sequence, entered_ns, stream, *evidence)
     if told.kind == EVENT_MISSES_LEFT:

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use planner::certificate::{Binding, Claim, Limit, PipelineClaim, Reference, Refutation, SharedClaim, Shows};
+use planner::certificate::{
+    Binding, Case, Claim, Contingency, Limit, PipelineClaim, Reference, Refutation, SharedClaim, Shows,
+};
 use planner::problem::raw::Unit;
 use planner::{Certificate, Number, Question, read_at_most, read_file_at_most};
 
@@ -138,6 +140,14 @@ fn print_claim(claim: &Claim) {
     }
     if let Some(Limit { value, binding }) = &limits.max_burst_scale {
         say!("  every burst may be {value} times as large{}", with(binding));
+    }
+    for Contingency { case, max_load_scales } in &claim.contingencies {
+        let scales: Vec<_> = max_load_scales.iter().map(ToString::to_string).collect();
+        let case = match case {
+            Case::WorkerLost => "with one worker lost",
+            Case::LongerBatches => "if batches took 1.5 times as long",
+        };
+        say!("  {case}, level by level: {} times as fast", scales.join(", "));
     }
     for stream in &claim.streams {
         let (p, q) = stream.density;

@@ -395,7 +395,7 @@ impl ServiceConfig {
         while self.reserved.iter().any(|s| s.name == name) {
             name.push('_');
         }
-        Some((name, StreamSpec::promised(set, curve)))
+        Some((name, self.laddered(StreamSpec::promised(set, curve))))
     }
 
     /// Such a stream that sends once a deadline: what is asked for where nothing can be promised.

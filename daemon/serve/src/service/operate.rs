@@ -1,11 +1,12 @@
 //! What operators see of a service while it runs and do to it, whichever way they come.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use rt_core::{Cause, Evidence, Instant, Span};
 use weir_client::status;
 
-use super::{Effects, Held, Planning, Service};
+use super::{Effects, Held, Planning, Service, StreamView};
 use weir_os::clock;
 
 impl Service {
@@ -62,6 +63,18 @@ impl Service {
         drop(registry);
         names.sort();
         names
+    }
+
+    /// The streams of which a weaker promise than their own is in force, and its level, counted from 1.
+    pub fn degraded_streams(&self) -> BTreeMap<String, u8> {
+        let config = &self.plan.config;
+        if config.degraded.is_empty() && config.reserved.iter().all(|stream| stream.spec.levels().is_empty())
+        {
+            return BTreeMap::new();
+        }
+        let registry = self.registry.lock();
+        let degraded = |view: &StreamView| Some((view.name.clone(), view.fared().degraded?.0));
+        registry.iter().filter_map(|(view, ..)| degraded(view)).collect()
     }
 
     /// Answers so far, by variant.

@@ -1,6 +1,6 @@
 //! The objects of a service and of its workers: what they are, and how they are.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use rt_core::WorkerId;
@@ -77,6 +77,8 @@ impl ServiceObject {
             ("Demoted", self.demoted().into()),
             ("Evidence", self.evidence().into()),
             ("SuspendedStreams", self.suspended_streams().into()),
+            ("Level", self.level().into()),
+            ("DegradedStreams", self.degraded_streams().into()),
             ("SuspensionSequence", self.suspension_sequence().into()),
         ]
     }
@@ -159,6 +161,20 @@ impl ServiceObject {
     #[zbus(property)]
     fn suspended_streams(&self) -> Vec<String> {
         self.service.latest().suspended_streams()
+    }
+
+    /// The weakest promise that is in force in place of a stream's own, by its level from 1 on; 0 where every stream has its own, or
+    /// nothing.
+    #[zbus(property)]
+    fn level(&self) -> u32 {
+        self.degraded_streams().values().copied().max().unwrap_or(0)
+    }
+
+    /// The streams of which a weaker promise is in force, by name, and its level.
+    #[zbus(property)]
+    fn degraded_streams(&self) -> BTreeMap<String, u32> {
+        let degraded = self.service.latest().degraded_streams().into_iter();
+        degraded.map(|(name, level)| (name, level.into())).collect()
     }
 
     /// The number of the last suspension or its end.
