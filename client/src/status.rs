@@ -170,6 +170,8 @@ pub struct Service {
     pub batch_sizes: Histogram,
     /// Whether anything is served that no stream declared.
     pub background: bool,
+    /// Whether the misses of what nothing is promised for are spread over each stream's requests, and chosen late.
+    pub spread: bool,
     /// Workers configured.
     pub workers: usize,
     /// Those that are not lost.

@@ -130,6 +130,7 @@ fn whoever_leaves_and_comes_back_beside_long_batches_breaks_no_promise() {
         for (latency, steady, burst) in sizes.flat_map(|(l, s)| [3, 4].map(|b| (l, s, b))) {
             for (from, background) in [(0, false), (0, true), (6, true)] {
                 let config = config(times, batch, workers, latency * time, Dispatch::Eager);
+                let config = SchedulerConfig { spread: latency == 9, ..config };
                 let steady = ((workers * batch) as u64, steady);
                 let small = Small { config, steady, restless: (burst, 10_000), from, background };
                 if !small.is_admitted() {

@@ -55,7 +55,9 @@ fn scheduler_config(instance: &Instance, dispatch: Dispatch, background: bool) -
     let [group] = &instance.groups[..] else { panic!("identical workers") };
     let times: Vec<u64> = group.times.iter().map(|&t| u64::from(t)).collect();
     let config = config(&times, group.batch, group.count, u64::from(instance.latency), dispatch);
-    rt_core::SchedulerConfig { queue: 64, streams: 3, background, ..config }
+    // Whether misses are spread is no matter of any promise.
+    let spread = instance.latency % 2 == 1;
+    rt_core::SchedulerConfig { queue: 64, streams: 3, background, spread, ..config }
 }
 
 /// What the judge says; `None` if it gives up. Batches that take any time include those that take all of it;

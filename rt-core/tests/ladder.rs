@@ -238,7 +238,8 @@ fn whoever_falls_harms_nobody_and_is_promised_what_is_in_force() {
                 (9, Dispatch::FullOrLatest),
             ] {
                 let config = config(times, times.len(), workers, latency, dispatch);
-                let config = SchedulerConfig { queue: 64, streams: 4, safe_mode: QUICK, ..config };
+                let spread = systems % 2 == 1;
+                let config = SchedulerConfig { queue: 64, streams: 4, safe_mode: QUICK, spread, ..config };
                 let all: Vec<_> = std::iter::once(climber).chain(others).cloned().collect();
                 let Ok(admission) = system(&config).admit(&all) else { continue };
                 systems += 1;

@@ -47,6 +47,10 @@ struct Caller {
 
 impl Caller {
     fn new(dispatch: Dispatch, queue: usize) -> Self {
+        Self::spreading(dispatch, queue, false)
+    }
+
+    fn spreading(dispatch: Dispatch, queue: usize, spread: bool) -> Self {
         let times: Vec<_> = (1..=4).map(|b| Span::from_nanos(P / 2 + b * P / 8)).collect();
         let profile = LatencyProfile::new(&times).expect("a profile");
         let span = Span::from_nanos(20 * P);
@@ -58,6 +62,7 @@ impl Caller {
             workers: vec![Workers { count: WORKERS, batch: 4, profile }],
             dispatch,
             background: true,
+            spread,
             queue,
             streams: STREAMS,
             safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
@@ -298,8 +303,9 @@ fn selecting_a_variant_allocates_nothing() {
 
 #[test]
 fn overload_and_floods_allocate_nothing() {
-    for (dispatch, queue) in BOTH.iter().flat_map(|&d| [(d, 8), (d, 64), (d, 1024)]) {
-        let mut caller = Caller::new(dispatch, queue);
+    let queues = BOTH.iter().flat_map(|&d| [(d, 8), (d, 64), (d, 1024)]);
+    for ((dispatch, queue), spread) in queues.flat_map(|each| [(each, false), (each, true)]) {
+        let mut caller = Caller::spreading(dispatch, queue, spread);
         let seen = caller.silently("overload", |c| c.load(P / 30, 20_000));
         assert!(seen.missed > 5_000 && seen.served > 5_000, "{seen:?}");
         caller.refuse = true;

@@ -27,6 +27,7 @@ fn nothing_is_allocated_while_services_share_a_worker() {
                 workers: vec![Workers { count: 1, batch: 2, profile }],
                 dispatch: Dispatch::Eager,
                 background: true,
+                spread: false,
                 queue: 64,
                 streams: 4,
                 safe_mode: SafeModeConfig { hold: Span::ZERO, clean: Span::ZERO, latch: false },

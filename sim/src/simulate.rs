@@ -11,7 +11,7 @@ use crate::log::Log;
 use crate::policy::{Logged, PlayError, PolicyKind, on_device_by, scheduled, selecting};
 use crate::record::{MAX_WAITING, record};
 use crate::report::Report;
-use virtual_time::{Order, Run, drive};
+use virtual_time::{Order, Run, Scheduled, drive};
 
 /// Why nothing was simulated.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +97,17 @@ pub(crate) fn run_logged(
         Some(selector) => selecting(problem, MAX_WAITING, streams, selector)?,
         None => scheduled(problem, MAX_WAITING, streams)?,
     };
+    logged(weir, arrivals, order, service)
+}
+
+/// The same through a scheduler that is given.
+pub(crate) fn logged(
+    weir: Scheduled,
+    arrivals: &Arrivals,
+    order: Order,
+    service: impl FnMut(WorkerId, usize, Span) -> Span,
+) -> Result<(Run, Log), PlayError> {
+    let streams = arrivals.streams.len();
     let mut weir = Logged::new(weir);
     let mut run = Run { streams, ..Run::default() };
     drive(&mut weir, arrivals.list.iter().copied(), order, service, &mut run)?;

@@ -142,6 +142,11 @@ fn print_service(plan: &ServicePlan) {
     if !config.background {
         say!("  closed (background = false): nothing is served that no stream declared");
     }
+    if config.spread {
+        say!(
+            "  misses of what nothing is promised for are spread, and told by the deadline at the latest (best-effort = \"spread\")"
+        );
+    }
     print_tolerance(plan);
     if plan.shared.is_none() && config.reserved.iter().any(|s| s.spec.demand().is_some()) {
         say!(
@@ -335,6 +340,7 @@ pub fn service_json(plan: &ServicePlan) -> Value {
         "max_batch": plan.max_batch(),
         "probability": plan.config.probability,
         "background": plan.config.background,
+        "best_effort": if plan.config.spread { "spread" } else { "refuse-early" },
         "capacity_per_s": plan.capacity(),
         "headroom_ns": plan.shared.is_none().then(|| plan.headroom().as_nanos()),
         "select": if plan.variants.len() > 1 { plan.config.select.name().into() } else { Value::Null },

@@ -57,6 +57,7 @@ pub fn of(service: &Service) -> Told {
         latency_ns,
         batch_sizes,
         background: plan.config.background,
+        spread: plan.config.spread,
         workers: plan.worker_count(),
         workers_alive: view.workers_alive(),
         waiting: view.waiting(),

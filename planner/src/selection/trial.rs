@@ -158,6 +158,7 @@ impl Inputs {
             workers: vec![workers],
             dispatch: Dispatch::Eager,
             background: true,
+            spread: false,
             queue: QUEUE,
             streams: 1,
             safe_mode: SafeModeConfig { hold: second, clean: second, latch: false },

@@ -36,6 +36,7 @@ impl Shared {
             workers: vec![Workers { count: workers, batch: 1, profile: profile.clone() }],
             dispatch: Dispatch::Eager,
             background: true,
+            spread: false,
             queue: 2 * length + 64,
             streams: STREAMS,
             safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },

@@ -67,6 +67,7 @@ impl Steady {
             workers: vec![Workers { count: workers, batch: 1, profile }],
             dispatch: Dispatch::Eager,
             background: true,
+            spread: false,
             queue: 2 * length + 64,
             streams: STREAMS as usize,
             safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },

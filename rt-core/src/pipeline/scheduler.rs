@@ -89,6 +89,7 @@ impl PipelineScheduler {
             workers: alloc::vec![stages[0].workers.clone()],
             dispatch: Dispatch::Eager,
             background: true,
+            spread: false,
             queue: config.queue,
             streams: config.streams,
             safe_mode: config.safe_mode,

@@ -6,21 +6,21 @@
 //! full batch after it, which whatever is left over must wait for. What a promise counts on is asked by the bound on a
 //! batch's time, all else by the time that the batch most likely takes.
 
+mod rest;
 mod spread;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use super::pool::{Kind, Pool};
 use super::queue::{Classes, DEMOTED, MANDATORY, OPTIONAL, Waiting};
+use super::spread::Spread;
 use super::types::{Request, WorkerId};
 use crate::stream::{MissReason, StreamId};
 use crate::time::{Instant, Span};
 
 /// The classes that fill a batch, in order.
 const FILLING: [usize; 2] = [DEMOTED, OPTIONAL];
-/// Of so many requests the one is taken whose stream has waited longest for its turn.
-const NEAR: usize = 16;
 
 /// What a batch is formed of.
 pub(crate) struct View<'a> {
@@ -93,6 +93,8 @@ pub(crate) struct BatchPlanner {
     rows: Classes<Row>,
     taken: usize,
     claims: Claims,
+    /// What cannot all be answered is spread over each stream's requests, and waits until then; without it streams take turns.
+    spread: Option<Box<Spread>>,
 }
 
 /// By the place of a stream, and the turns that were taken.
@@ -123,30 +125,31 @@ impl BatchPlanner {
     pub(crate) fn new(queue: usize, streams: usize) -> Self {
         let fates = [(); 3].map(|()| Vec::with_capacity(queue));
         let claims = Claims { of: alloc::vec![Claim::default(); streams], turns: 0 };
-        Self { fates, rows: Default::default(), taken: 0, claims }
+        Self { fates, rows: Default::default(), taken: 0, claims, spread: None }
+    }
+
+    /// The same, by which misses of what nothing is promised for may be `spread`. Allocates.
+    pub(crate) fn spreading(self, spread: bool) -> Self {
+        let spread = spread.then(|| Box::new(Spread::new(self.claims.of.len())));
+        Self { spread, ..self }
+    }
+
+    /// Whether it is.
+    #[inline]
+    pub(crate) fn spreads(&self) -> bool {
+        self.spread.is_some()
     }
 
     /// For so many streams. Allocates.
     pub(crate) fn resize(&mut self, streams: usize) {
         self.claims.of.resize(streams, Claim::default());
+        self.spread.iter_mut().for_each(|spread| spread.resize(streams));
     }
 
     /// A stream is new in its place.
     pub(crate) fn forget(&mut self, place: usize) {
         self.claims.of[place] = Claim::default();
-    }
-
-    /// A request of `stream` that nothing is promised for has its turn.
-    pub(crate) fn take_turn(&mut self, stream: StreamId) {
-        self.claims.take_turn(stream);
-    }
-
-    /// Which of the last optional requests is of the stream that had its turn last, if that was after `stream` had.
-    pub(crate) fn displaced(&self, waiting: &Waiting, stream: StreamId) -> Option<usize> {
-        let (queue, own) = (waiting.class(OPTIONAL), self.claims.get(stream).turn);
-        let turn = |&index: &usize| self.claims.get(queue[index].stream).turn;
-        let last = (queue.len().saturating_sub(NEAR)..queue.len()).max_by_key(turn);
-        last.filter(|index| turn(index) > own)
+        self.restart(place);
     }
 
     /// Plans the batch: mandatory requests first, then demoted, then optional ones.
@@ -306,7 +309,13 @@ impl BatchPlanner {
             let from = self.first_in_time(view, class, view.now + profile.likely(size));
             let room = size - self.taken;
             let queue = view.waiting.class(class);
-            let lost = if queue.get(from + room).is_none_or(|next| next.deadline >= view.two_batches()) {
+            if self.spreads() && view.is_short_of(queue, from, room) {
+                self.spread_rest(view, class, from, room);
+                continue;
+            }
+            let lost = if self.spreads()
+                || queue.get(from + room).is_none_or(|next| next.deadline >= view.two_batches())
+            {
                 0
             } else {
                 view.waiting.before(class, view.next_answer() - sooner)
@@ -318,28 +327,6 @@ impl BatchPlanner {
                 self.rows[class] = Row { wait: from, expire: 0, run };
                 self.taken += run;
                 queue.from(from).take(run).for_each(|request| self.claims.take_turn(request.stream));
-            }
-        }
-    }
-
-    /// More `candidates` are lost if they are not taken now than there is room: the streams take turns, each with
-    /// its oldest.
-    fn take_turns(&mut self, view: &View, class: usize, candidates: Range<usize>, room: usize) {
-        let (queue, fates) = (view.waiting.class(class), &mut self.fates[class]);
-        let mut first = candidates.start;
-        for _ in 0..room {
-            let waits = |&index: &usize| fates.get(index).is_none_or(|fate| *fate == Fate::Wait);
-            let near = (first..candidates.end).filter(waits).take(NEAR);
-            let turn = |&index: &usize| self.claims.get(queue[index].stream).turn;
-            let Some(chosen) = near.min_by_key(turn) else { break };
-            if fates.len() <= chosen {
-                fates.resize(chosen + 1, Fate::Wait);
-            }
-            fates[chosen] = Fate::Run;
-            self.taken += 1;
-            self.claims.take_turn(queue[chosen].stream);
-            while fates.get(first).is_some_and(|fate| *fate != Fate::Wait) {
-                first += 1;
             }
         }
     }

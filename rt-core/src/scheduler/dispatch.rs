@@ -258,6 +258,7 @@ impl Scheduler {
         if self.batch(worker).is_empty() {
             return false;
         }
+        self.planner.note(self.pool.batch(worker));
         if self.in_order {
             self.shed_overtaken(now, worker);
         }
@@ -276,6 +277,7 @@ impl Scheduler {
         if self.batch(worker).is_empty() {
             return false;
         }
+        self.planner.note(self.pool.batch(worker));
         if self.in_order {
             self.shed_overtaken(now, worker);
         }
@@ -322,7 +324,12 @@ impl Scheduler {
         let queue = self.waiting.class(class);
         let plain = queue.first()?.deadline >= now + time
             && queue.get(count).is_none_or(|next| next.deadline >= now + kind.time + kind.time);
-        plain.then_some((class, count))
+        // Where misses are spread all that waits is looked at.
+        let chosen = || {
+            class != MANDATORY
+                && View::new(now, &self.pool, worker, &self.waiting).is_short_of(queue, 0, count)
+        };
+        (plain && !(self.planner.spreads() && chosen())).then_some((class, count))
     }
 
     /// Whether no batch is made smaller for a request that is nearly late. Behind a stall that constraints absorb, and in safe

@@ -54,7 +54,11 @@ impl Scheduler {
         let sent = if self.config.background { sent.max(stream.latest) } else { now };
         let deadline = sent + self.config.deadline;
         let shed = || !stream.marks.may_be_marked() && self.is_hopeless(now, deadline);
-        deadline <= now || shed() && self.planner.displaced(&self.waiting, id).is_none()
+        let stays = || match self.planner.spreads() {
+            true => self.is_candidate(now, (id, stream.counts.arrived), deadline),
+            false => self.planner.displaced(&self.waiting, id).is_some(),
+        };
+        deadline <= now || shed() && !stays()
     }
 
     /// A request that came at `arrival.at`, was sent at `sent` and whose answer is wanted `within` that time; `welcome` if the
@@ -115,7 +119,7 @@ impl Scheduler {
             stalled,
             place,
         };
-        if let Some(reason) = self.refused_for(now, id, deadline, conforms, class) {
+        if let Some(reason) = self.refused_for(now, (id, seq), deadline, conforms, class) {
             return Some(self.refuse(now, request(0), reason));
         }
         // In a full queue the oldest of the lowest class gives way, as long as that is none above the new one's.
@@ -148,7 +152,7 @@ impl Scheduler {
     fn refused_for(
         &mut self,
         now: Instant,
-        id: StreamId,
+        (id, seq): (StreamId, u64),
         deadline: Instant,
         conforms: bool,
         class: usize,
@@ -157,7 +161,7 @@ impl Scheduler {
             return Some(MissReason::WorkerLost);
         }
         let shed = !conforms && !self.config.background
-            || class == OPTIONAL && self.is_hopeless(now, deadline) && !self.displace(now, id);
+            || class == OPTIONAL && self.is_hopeless(now, deadline) && !self.stays(now, (id, seq), deadline);
         shed.then_some(MissReason::Shed)
     }
 
@@ -205,15 +209,35 @@ impl Scheduler {
 
     /// Whether a request that nothing is promised for would most likely be answered too late, with all that waits begun
     /// before it.
-    #[inline(never)]
+    #[inline]
     fn is_hopeless(&self, now: Instant, deadline: Instant) -> bool {
         let ahead = self.waiting.len();
-        ahead > 0 && !self.pool.is_likely_by(deadline, now, ahead, self.may_be_long())
+        ahead > 0 && !self.is_likely(now, deadline, ahead)
+    }
+
+    /// Whether a request would most likely be answered by `deadline`, with so many begun before it.
+    #[inline(never)]
+    fn is_likely(&self, now: Instant, deadline: Instant, ahead: usize) -> bool {
+        self.pool.is_likely_by(deadline, now, ahead, self.may_be_long())
+    }
+
+    /// Whether request number `seq` of `id`, which all that waits makes too late, is taken in nonetheless.
+    #[inline(never)]
+    fn stays(&mut self, now: Instant, (id, seq): (StreamId, u64), deadline: Instant) -> bool {
+        match self.planner.spreads() {
+            true => self.is_candidate(now, (id, seq), deadline),
+            false => self.displace(now, id),
+        }
+    }
+
+    /// Whether it is one of those from which it is chosen later who runs, where misses are spread: it could be answered with none
+    /// begun before it.
+    fn is_candidate(&self, now: Instant, (id, seq): (StreamId, u64), deadline: Instant) -> bool {
+        self.planner.is_candidate(id, seq, &self.waiting) && self.is_likely(now, deadline, 0)
     }
 
     /// Gives up a request of a stream that had its turn after `stream` had, in favour of one of the latter; false if there is
     /// none.
-    #[inline(never)]
     fn displace(&mut self, now: Instant, stream: StreamId) -> bool {
         let index = self.planner.displaced(&self.waiting, stream);
         match index.and_then(|index| self.waiting.remove(OPTIONAL, index)) {

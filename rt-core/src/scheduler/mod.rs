@@ -17,6 +17,7 @@ pub(crate) mod pool;
 mod prolong;
 pub(crate) mod queue;
 mod select;
+mod spread;
 mod streams;
 mod suspension;
 mod tolerance;
@@ -142,7 +143,8 @@ impl Scheduler {
             life: streams::life(&config),
             pool: Pool::new(&config.workers),
             waiting: Waiting::new(config.queue, config.streams),
-            planner: BatchPlanner::new(config.queue, config.streams),
+            planner: BatchPlanner::new(config.queue, config.streams)
+                .spreading(config.spread && config.background),
             streams: Streams::new(config.streams),
             spare: SpareLogs::default(),
             ledger: LoadLedger::new(config.streams),

@@ -47,6 +47,11 @@ impl Waiting {
         self.len >= self.room
     }
 
+    /// How many quarters of the room are taken.
+    pub(crate) fn quarters(&self) -> usize {
+        4 * self.len / self.room.max(1)
+    }
+
     pub(crate) fn class(&self, class: usize) -> &Ordered {
         &self.classes[class]
     }

@@ -318,6 +318,7 @@ impl Scheduler {
         self.cancel(id);
         let fresh = StreamId { generation: self.streams.generation(), ..id };
         self.streams.get_mut(id)?.restart(fresh);
+        self.planner.restart(usize::from(id.slot));
         Some(fresh)
     }
 

@@ -38,6 +38,10 @@ pub struct SchedulerConfig {
     /// Whether requests that no curve bounds are served when there is time: of streams that declare nothing, or
     /// beyond what is declared. A load that only the refinement admits allows none.
     pub background: bool,
+    /// Whether, of what nothing is promised for and cannot all be answered, each stream's misses are spread so that the longest row left to
+    /// any stream is as short as it can be: what the backlog rules out waits for that, and is given up by its deadline. Otherwise, and
+    /// without `background`, it is refused when it comes, and streams take turns. No promise asks which.
+    pub spread: bool,
     /// Requests waiting at most, in `1..=65536`.
     pub queue: usize,
     /// Streams at most, in `1..=4096`.

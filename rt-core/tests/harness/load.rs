@@ -184,7 +184,8 @@ fn setup_with(
             let (system, streams) = admissible(System { dispatch, background, ..system }, streams);
             let system = if least { tight(system, &streams) } else { system };
             let base = config(&[1], 1, 1, system.latency.as_nanos(), dispatch);
-            let config = SchedulerConfig { workers: system.workers, background, ..base };
+            let spread = seed % 2 == 1;
+            let config = SchedulerConfig { workers: system.workers, background, spread, ..base };
             Setup { config, streams, seed, greedy, slow }
         },
     )

@@ -40,6 +40,7 @@ pub(crate) fn config(
         workers: vec![Workers { count: workers, batch, profile }],
         dispatch,
         background: true,
+        spread: false,
         queue: 4096,
         streams: 16,
         safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },

@@ -180,7 +180,7 @@ impl<'a> Hosting<'a> {
         device.credit -= 1.0;
         let Some(alone) = &mut device.alone else { return };
         // The daemon's scheduler has its own clock; what is too late by then is told so below.
-        let at = if self.batching == PolicyKind::Weir { now } else { came };
+        let at = if self.batching.is_own() { now } else { came };
         device.ask = true;
         match alone.arrive(at, token) {
             Some(end) => self.ended.push_back(end),

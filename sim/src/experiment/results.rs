@@ -8,7 +8,6 @@ use serde::{Serialize, Serializer};
 
 use super::contender::Contender;
 use super::quantity::Quantity;
-use crate::policy::PolicyKind;
 use crate::statistics::Estimate;
 
 /// What came out of every cell: systems, arrivals, rates, policies, the last one fastest.
@@ -54,7 +53,7 @@ impl Results {
         let silent = |cell: &&Cell| self.estimate(cell, Quantity::Unannounced).is_some_and(|e| e.mean > 0.0);
         self.cells
             .iter()
-            .filter(|cell| cell.policy == Contender::Policy(PolicyKind::Weir))
+            .filter(|cell| matches!(cell.policy, Contender::Policy(kind) if kind.is_own()))
             .filter(silent)
             .collect()
     }

@@ -9,8 +9,10 @@ use rt_core::{
 
 use super::{AcceptError, Entry, Log, Member};
 use crate::dice::Dice;
+use crate::policy::scheduled_by;
+use crate::record::MAX_WAITING;
 use crate::samples::{admitted_problem, problem, stream};
-use crate::simulate::run_logged;
+use crate::simulate::{logged, run_logged};
 use crate::tests::conforming;
 use crate::time::ns;
 use crate::{Arrivals, Run};
@@ -94,6 +96,31 @@ fn hundreds_of_simulated_loads_are_runs_of_the_model() {
         }
     }
     println!("300 runs, {batches} batches");
+    assert!(batches > 5_000, "{batches}");
+}
+
+/// With misses of what nothing is promised for spread, long batches among them where a profile goes beyond the full batch.
+#[test]
+fn hundreds_of_loads_beside_spread_misses_are_runs_of_the_model() {
+    let Some(prover) = prover() else { return };
+    let mut runner = TestRunner::deterministic();
+    let with_others = admitted_problem().prop_filter("background", |p| p.background);
+    let mut batches = 0;
+    for seed in 0..100 {
+        let mut dice = Dice(seed);
+        let problem = with_others.new_tree(&mut runner).expect("a problem").current();
+        let problem = guarded(larger(problem, &mut dice), dice.within(0, 3));
+        for order in Order::ALL {
+            let mut arrivals = Arrivals::of(&problem);
+            arrivals.list = conforming(&problem, &mut dice, 100);
+            arrivals.streams.push("stranger".to_owned());
+            let weir =
+                scheduled_by(&problem, MAX_WAITING, arrivals.streams.len(), true).expect("a scheduler");
+            let (run, log) = logged(weir, &arrivals, order, |_, _, bound| bound).expect("a run");
+            log.accept(&problem, &prover).unwrap_or_else(|e| panic!("{e}: {problem:?} {log:?}"));
+            batches += run.batches.len();
+        }
+    }
     assert!(batches > 5_000, "{batches}");
 }
 

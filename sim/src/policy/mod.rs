@@ -28,6 +28,7 @@ pub use virtual_time::{End, Policy, Step};
 #[cfg(test)]
 pub(crate) use weir::device_of;
 pub(crate) use weir::on_device_by;
+pub(crate) use weir::scheduled_by;
 pub use weir::{WeirError, on_device, scheduled, selecting};
 
 use firm::{Distance, StaticPattern};
@@ -43,6 +44,8 @@ pub enum PolicyKind {
     /// The daemon's scheduler: mandatory requests first, dispatch as the problem says.
     #[default]
     Weir,
+    /// The same, with misses of what nothing is promised for spread and chosen late.
+    WeirSpread,
     /// At the latest start, candidates along the balanced word: ours, without marking requests in advance.
     PerBatchSpread,
     /// The spread-drop paper's Algorithms 1 and 2: at the latest start, the oldest.
@@ -146,8 +149,9 @@ pub enum PlayError {
 
 impl PolicyKind {
     /// Every policy, the daemon's first.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Weir,
+        Self::WeirSpread,
         Self::PerBatchSpread,
         Self::EarlyDrop,
         Self::SpreadDropMcd,
@@ -174,6 +178,7 @@ impl PolicyKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Weir => "weir",
+            Self::WeirSpread => "weir-spread",
             Self::PerBatchSpread => "per-batch-spread",
             Self::EarlyDrop => "early-drop",
             Self::SpreadDropMcd => "spread-drop-mcd",
@@ -197,7 +202,7 @@ impl PolicyKind {
     }
 
     /// Plays `arrivals` of `streams` streams on the workers of `problem`, as [`drive`]. `queue` requests may wait
-    /// under [`PolicyKind::Weir`]; rivals have no such limit but their own.
+    /// under the daemon's scheduler; rivals have no such limit but their own.
     ///
     /// # Errors
     /// [`PlayError`]; rivals can play any problem.
@@ -211,7 +216,10 @@ impl PolicyKind {
         observer: &mut impl Observer,
     ) -> Result<(), PlayError> {
         match self.rule(problem) {
-            None => drive(&mut scheduled(problem, queue, streams)?, arrivals, order, service, observer)?,
+            None => {
+                let mut weir = scheduled_by(problem, queue, streams, self.spreads())?;
+                drive(&mut weir, arrivals, order, service, observer)?;
+            }
             Some(rule) => drive(&mut Rival::new(problem, rule), arrivals, order, service, observer)?,
         }
         Ok(())
@@ -223,15 +231,25 @@ impl PolicyKind {
     /// [`PlayError`], of the daemon's scheduler.
     pub(crate) fn alone(self, problem: &Problem) -> Result<Box<dyn Alone>, PlayError> {
         Ok(match self.rule(problem) {
-            None => Box::new(scheduled(problem, QUEUE, 1)?),
+            None => Box::new(scheduled_by(problem, QUEUE, 1, self.spreads())?),
             Some(rule) => Box::new(Rival::new(problem, rule)),
         })
+    }
+
+    /// Whether it is the daemon's scheduler, which spreads misses or does not.
+    #[must_use]
+    pub const fn is_own(self) -> bool {
+        matches!(self, Self::Weir | Self::WeirSpread)
+    }
+
+    fn spreads(self) -> bool {
+        self == Self::WeirSpread
     }
 
     /// The rule of a rival; `None` for the daemon's scheduler.
     fn rule(self, problem: &Problem) -> Option<Box<dyn Rule>> {
         Some(match self {
-            Self::Weir => return None,
+            Self::Weir | Self::WeirSpread => return None,
             Self::PerBatchSpread => Box::new(Spread::balanced()),
             Self::EarlyDrop => Box::new(Spread::first()),
             Self::SpreadDropMcd => Box::new(Spread::rows(false)),

@@ -6,7 +6,7 @@ use planner::Problem;
 use proptest::prelude::*;
 use rt_core::{Constraint, Instant, Outcome, Span, WorkerId};
 
-use super::{End, Policy, PolicyKind, Rival, Step, scheduled};
+use super::{End, Policy, PolicyKind, Rival, Step, scheduled_by};
 use crate::dice::Dice;
 use crate::measure::Misses;
 use crate::record::record;
@@ -148,7 +148,7 @@ fn watched(kind: PolicyKind, problem: &Problem, dice: &mut Dice) -> Option<(Vec<
         }
         None => {
             let streams = problem.streams.len() + usize::from(problem.background);
-            let mut weir = Watched::new(scheduled(problem, arrivals.len(), streams).ok()?);
+            let mut weir = Watched::new(scheduled_by(problem, arrivals.len(), streams, kind.spreads()).ok()?);
             drive(&mut weir, given, order, time, &mut run).expect("in order");
             assert!(weir.open.is_empty(), "the daemon's own lets nothing wait for ever");
         }

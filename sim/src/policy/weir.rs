@@ -36,7 +36,20 @@ pub enum WeirError {
 /// # Errors
 /// [`WeirError`]: more than 4096 streams, or a deadline that no batch can meet.
 pub fn scheduled(problem: &Problem, queue: usize, streams: usize) -> Result<Scheduled, WeirError> {
-    let (mut scheduler, streams) = built(problem, queue, streams)?;
+    scheduled_by(problem, queue, streams, false)
+}
+
+/// The same, where misses of what nothing is promised for may be `spread`.
+///
+/// # Errors
+/// As [`scheduled`].
+pub(crate) fn scheduled_by(
+    problem: &Problem,
+    queue: usize,
+    streams: usize,
+    spread: bool,
+) -> Result<Scheduled, WeirError> {
+    let (mut scheduler, streams) = built(problem, (queue, streams), spread)?;
     // Batches larger than the promised one need a shield; where it refuses, they stay within that.
     if let [kind] = &problem.workers[..]
         && kind.profile.max_batch() > kind.batch
@@ -57,7 +70,7 @@ pub fn selecting(
     streams: usize,
     selector: Selector,
 ) -> Result<Scheduled, WeirError> {
-    let (mut scheduler, streams) = built(problem, queue, streams)?;
+    let (mut scheduler, streams) = built(problem, (queue, streams), false)?;
     shield(&mut scheduler, problem)?;
     scheduler.set_selector(Some(selector))?;
     Ok(Scheduled::new(scheduler, streams))
@@ -172,6 +185,7 @@ fn config_of(
         workers: vec![workers],
         dispatch: Dispatch::Eager,
         background: true,
+        spread: false,
         queue,
         streams,
         safe_mode,
@@ -184,7 +198,11 @@ fn safe_mode() -> SafeModeConfig {
     SafeModeConfig { hold: second, clean: second, latch: false }
 }
 
-fn built(problem: &Problem, queue: usize, streams: usize) -> Result<(Scheduler, Vec<StreamId>), WeirError> {
+fn built(
+    problem: &Problem,
+    (queue, streams): (usize, usize),
+    spread: bool,
+) -> Result<(Scheduler, Vec<StreamId>), WeirError> {
     let streams = streams.max(problem.streams.len());
     let config = SchedulerConfig {
         deadline: problem.deadline,
@@ -195,6 +213,7 @@ fn built(problem: &Problem, queue: usize, streams: usize) -> Result<(Scheduler, 
         dispatch: problem.dispatch,
         // A stream that declares nothing is background, as admission sees it.
         background: problem.background || problem.specs().any(|spec| spec.arrivals().is_none()),
+        spread,
         queue,
         streams: streams.max(1),
         safe_mode: safe_mode(),

@@ -7,16 +7,18 @@ use crate::harness::{DAEMON, Daemon, Deployment, alone, best_effort, frame};
 use weir_client::wire::{ClientFrame, DaemonFrame, ErrorCode};
 use weir_client::{Answer, MissReason, Outcome};
 
-/// One service whose requests take 200 ms, one after the other.
-fn serve(deadline: &str) -> Daemon {
-    alone();
-    Deployment::new(format!(
+/// One service whose requests take 200 ms, one after the other; `more` is said of it.
+fn config(deadline: &str, more: &str) -> String {
+    format!(
         "{DAEMON}[[service]]\nname = \"slow\"\nengine = \"simulated\"\n\
          simulated = {{ times = [\"200ms\"], input = 2, output = 2 }}\n\
-         deadline = \"{deadline}\"\nguard = \"1ms\"\nmax-batch = 1\n"
-    ))
-    .profiled(&[201])
-    .serve()
+         deadline = \"{deadline}\"\nguard = \"1ms\"\nmax-batch = 1\n{more}"
+    )
+}
+
+fn serve(deadline: &str) -> Daemon {
+    alone();
+    Deployment::new(config(deadline, "")).profiled(&[201]).serve()
 }
 
 #[test]
@@ -41,6 +43,32 @@ fn what_the_backlog_rules_out_is_refused_before_anything_is_answered() {
         }
         let served = (0..3).filter(|_| matches!(client.recv(), Ok(Answer::Result(..)))).count();
         assert_eq!(served, 3, "with a deadline of {deadline}");
+    }
+}
+
+/// Where misses are spread it waits for its turn until then, from a reload that asks for it on; and no longer after another one.
+#[test]
+fn what_the_backlog_rules_out_waits_where_misses_are_spread() {
+    alone();
+    let place = Deployment::new(config("30s", "")).profiled(&[201]);
+    let daemon = place.serve();
+    let mut client = daemon.client();
+    let plain = client.register(&best_effort("slow", "many")).expect("a stream");
+    let hurried = plain.within(Duration::from_millis(700));
+    for spread in [true, false] {
+        place.configure(config("30s", if spread { "best-effort = \"spread\"\n" } else { "" }));
+        daemon.reload_accepted();
+        assert_eq!(daemon.status()["services"][0]["spread"], spread);
+        for _ in 0..3 {
+            client.submit(&plain, &[1.0, 2.0]).expect("submitted");
+        }
+        let last = client.submit(&hurried, &[1.0, 2.0]).expect("submitted");
+        let answers: Vec<_> = (0..4).map(|_| client.recv().expect("an answer")).collect();
+        let first = |answer: &Answer| matches!(answer, Answer::Miss(id, miss) if (*id, miss.reason) == (last, MissReason::Shed));
+        // Its deadline comes first: who waits is served before the others, or expires where the machine stood still.
+        assert_eq!(first(&answers[0]), !spread, "{answers:?}");
+        let served = answers.iter().filter(|answer| matches!(answer, Answer::Result(..))).count();
+        assert!(served >= 3, "{answers:?}");
     }
 }
 

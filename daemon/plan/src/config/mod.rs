@@ -169,6 +169,8 @@ pub struct ServiceConfig {
     pub queue: usize,
     /// Whether requests are served that no stream has declared.
     pub background: bool,
+    /// Whether the misses of what nothing is promised for are spread, and chosen late, instead of refused when they come.
+    pub spread: bool,
     pub streams: usize,
     /// What the plan computes the largest rate for.
     pub constraints: Vec<Constraint>,

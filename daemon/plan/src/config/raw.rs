@@ -167,6 +167,14 @@ impl Default for SafeMode {
     }
 }
 
+/// What becomes of requests that nothing is promised for and that cannot all be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum BestEffort {
+    RefuseEarly,
+    Spread,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Service {
@@ -202,6 +210,7 @@ pub(super) struct Service {
     pub(super) dispatch: Dispatch,
     pub(super) queue: u64,
     pub(super) background: bool,
+    pub(super) best_effort: BestEffort,
     pub(super) streams: u64,
     pub(super) constraints: Vec<Constraint>,
     /// Weaker ones, from the strongest to the weakest.
@@ -245,6 +254,7 @@ impl Default for Service {
             dispatch: Dispatch::Eager,
             queue: 256,
             background: true,
+            best_effort: BestEffort::RefuseEarly,
             streams: 64,
             constraints: Vec::new(),
             degraded: Vec::new(),

@@ -47,6 +47,7 @@ pub(super) struct Promise {
     dispatch: Dispatch,
     queue: usize,
     background: bool,
+    spread: bool,
     streams: usize,
     constraints: Vec<Constraint>,
     degraded: Vec<ConstraintSet>,
@@ -153,6 +154,14 @@ impl Check<'_> {
     pub(super) fn promise(&self, at: &str, raw: &mut raw::Service, early: bool) -> Result<Promise, Refused> {
         let field = |name: &str| format!("{at}.{name}");
         let background = raw.background;
+        let spread = raw.best_effort == raw::BestEffort::Spread;
+        let spread = match background || !spread {
+            true => Ok(spread),
+            false => {
+                let reason = "is not possible with background = false, where nothing is served but what is declared: remove it";
+                Err(self.refuse(&field("best-effort"), "spread", reason))
+            }
+        };
         let deadline = match &raw.deadline {
             Some(stated) => self.span(&field("deadline"), stated, Span::from_nanos(1)),
             None => Err(self.refuse(&field("deadline"), ABSENT, "must be given, such as \"50ms\"")),
@@ -210,6 +219,7 @@ impl Check<'_> {
             },
             queue: queue? as usize,
             background,
+            spread: spread?,
             streams: streams? as usize,
             constraints: constraints?.as_slice().to_vec(),
             degraded: degraded?,
@@ -405,6 +415,7 @@ impl ServiceConfig {
             dispatch: promise.dispatch,
             queue: promise.queue,
             background: promise.background,
+            spread: promise.spread,
             streams: promise.streams,
             constraints: promise.constraints,
             degraded: promise.degraded,

@@ -92,6 +92,27 @@ fn weaker_promises_are_a_ladder_or_refused() {
 }
 
 #[test]
+fn misses_may_be_spread_where_anything_is_served_that_nobody_declared() {
+    let with = |more: &str| {
+        parse(&GOOD.replace("[[service.stream]]", &format!("{more}\n    [[service.stream]]")))
+            .map_err(|error| error.to_string())
+    };
+    let spread = |more: &str| with(more).expect("good").services[0].spread;
+    assert_eq!(
+        ["", "best-effort = \"refuse-early\"", "best-effort = \"spread\""].map(spread),
+        [false, false, true]
+    );
+    let told = with("best-effort = \"luck\"").expect_err("no such choice");
+    assert!(told.contains("best-effort") && told.contains("refuse-early"), "{told}");
+    let told = with("best-effort = \"spread\"\nbackground = false").expect_err("closed");
+    assert!(
+        told.contains("service[0].best-effort = spread: is not possible with background = false"),
+        "{told}"
+    );
+    assert!(with("best-effort = \"refuse-early\"\nbackground = false").is_ok());
+}
+
+#[test]
 fn workers_take_the_gpus_in_turn() {
     let on = |text: &str| {
         let text = GOOD.replace("model = \"digits-m\"", &format!("model = \"m\"\n{text}"));

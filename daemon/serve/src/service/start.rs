@@ -167,6 +167,7 @@ fn scheduler_config(plan: &ServicePlan, safe_mode: SafeModeConfig) -> SchedulerC
         workers: vec![plan.workers().clone()],
         dispatch: config.dispatch,
         background: config.background,
+        spread: config.spread,
         queue: config.queue,
         streams: config.streams,
         safe_mode,

@@ -34,6 +34,7 @@ pub(crate) fn small_config() -> SchedulerConfig {
         workers: vec![Workers { count: 1, batch: 1, profile }],
         dispatch: Dispatch::Eager,
         background: true,
+        spread: false,
         queue: 1,
         streams: 3,
         safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },

@@ -31,6 +31,7 @@ pub(in crate::config) struct Pipeline {
     pub(in crate::config) record_limit: Option<u64>,
     // What services have, to be told what becomes of it here.
     background: Option<Value>,
+    best_effort: Option<Value>,
     batch: Option<Value>,
     cores: Option<Value>,
     device: Option<Value>,
@@ -78,6 +79,7 @@ pub(in crate::config) struct Stage {
     // What services or pipelines have, to be told what becomes of it here.
     answer: Option<Value>,
     background: Option<Value>,
+    best_effort: Option<Value>,
     constraints: Option<Value>,
     deadline: Option<Value>,
     device: Option<Value>,
@@ -116,6 +118,7 @@ impl Default for Pipeline {
             record: None,
             record_limit: None,
             background: None,
+            best_effort: None,
             batch: None,
             cores: None,
             device: None,
@@ -160,6 +163,7 @@ impl Default for Stage {
             adapter: None,
             answer: None,
             background: None,
+            best_effort: None,
             constraints: None,
             deadline: None,
             device: None,
@@ -192,8 +196,8 @@ pub(in crate::config) type Refusal<'a> = (&'static str, &'a Value, &'static str)
 impl Pipeline {
     /// What is said that no pipeline has.
     pub(in crate::config) fn refused(&self) -> impl Iterator<Item = Refusal<'_>> {
-        let Self { background, device, dispatch, optimise, select, stalls, .. } = self;
-        let never = never([background, device, dispatch, optimise, select, stalls]);
+        let Self { background, best_effort, device, dispatch, optimise, select, stalls, .. } = self;
+        let never = never([background, best_effort, device, dispatch, optimise, select, stalls]);
         let of_stages = [
             ("batch", &self.batch),
             ("cores", &self.cores),
@@ -230,8 +234,8 @@ impl Pipeline {
 impl Stage {
     /// What is said that no stage has.
     pub(in crate::config) fn refused(&self) -> impl Iterator<Item = Refusal<'_>> {
-        let Self { background, device, dispatch, optimise, select, stalls, .. } = self;
-        let never = never([background, device, dispatch, optimise, select, stalls]);
+        let Self { background, best_effort, device, dispatch, optimise, select, stalls, .. } = self;
+        let never = never([background, best_effort, device, dispatch, optimise, select, stalls]);
         let of_devices = [("turn", &self.turn), ("weight", &self.weight)];
         let of_all = [
             ("answer", &self.answer),
@@ -271,10 +275,11 @@ impl Stage {
 }
 
 /// What neither a pipeline nor a stage has, unless it says what is so anyway, in the order of the names.
-fn never(fields: [&Option<Value>; 6]) -> impl Iterator<Item = Refusal<'_>> {
-    let names = ["background", "device", "dispatch", "optimise", "select", "stalls"];
+fn never(fields: [&Option<Value>; 7]) -> impl Iterator<Item = Refusal<'_>> {
+    let names = ["background", "best-effort", "device", "dispatch", "optimise", "select", "stalls"];
     let so_anyway = |name: &str, value: &Value| match name {
         "background" => *value == Value::Boolean(true),
+        "best-effort" => value.as_str() == Some("refuse-early"),
         "dispatch" => value.as_str() == Some("eager"),
         _ => false,
     };

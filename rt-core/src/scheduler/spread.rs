@@ -1,0 +1,288 @@
+//! Spread: of what nothing is promised for and cannot all be answered, which requests run, so that no stream misses many in
+//! a row.
+//!
+//! Each batch looks at what waits. Those that will be lost, were all begun in order of deadlines, say how many of them can be
+//! answered: for each instant by which a full batch more could be, so many have a deadline before. The instant at which
+//! the fewest of them can is the *horizon*, and what can be answered until then is shared by the streams so that the longest row
+//! that it leaves any of them is as short as it can be, the requests since its last one that was taken among them (as per-batch
+//! spread does it, and spread-drop, for one stream, one batch and what is lost without it). Rows are counted in the time in
+//! which the stream sends so many: one that sends more than the others gets no more than they do. Within a stream they are taken evenly.
+//!
+//! What is passed over waits on behind all others, and takes places that these leave.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::ordered::Ordered;
+use super::types::Request;
+use crate::stream::StreamId;
+use crate::time::{Instant, Span};
+
+/// Of so many arrivals, at least, a stream's rate is an estimate.
+const ARRIVALS: u64 = 64;
+/// How often the row that fits is halved to.
+const STEPS: u32 = 24;
+/// Parts of a request in which rows are measured.
+const PARTS: u64 = 256;
+/// So many requests ago a row begins at the earliest: what is older is not made good.
+const OLDEST: u64 = 1024;
+/// For each that can be answered so many wait to be chosen from, and fewer as room runs out.
+const ENOUGH: u64 = 4;
+
+/// The answers to come, as they are seen when a batch is formed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outlook {
+    /// How many requests have a place in this batch, and in each after it.
+    pub(super) room: usize,
+    /// When what is not taken now is answered at the earliest.
+    pub(super) next: Instant,
+    /// From each of these instants to the next.
+    pub(super) step: Span,
+}
+
+/// What is kept of one stream.
+#[derive(Clone, Copy, Debug, Default)]
+struct Claim {
+    /// The number of the last request that was taken: those before are passed over. Nothing is known of what was before the first that
+    /// was looked at.
+    last: u64,
+    known: bool,
+    /// Two earlier instants and the numbers of its requests then.
+    seen: [(Instant, u64); 2],
+    /// The longest row of late, and the latest, in parts of a request.
+    row: u64,
+    latest: u64,
+    now: Plan,
+}
+
+/// Of one stream while a batch is formed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Plan {
+    /// Requests within the horizon that are not passed over and not looked at yet, and of them those to be taken.
+    count: u64,
+    places: u64,
+    /// From the last one that was taken before to the last of them: how many there were, and in how much time they come.
+    length: u64,
+    time: u64,
+    /// From one that is taken to the next, and from the last one taken before to the next that is due, in parts of a request.
+    row: u64,
+    due: u64,
+}
+
+impl Plan {
+    /// The request so many behind the last one taken before is taken.
+    fn take(&mut self, at: u64) {
+        self.places -= 1;
+        if at * PARTS >= self.due + PARTS {
+            // It was due before any of those that wait: all others are as far apart as they can be.
+            self.row = self.length.saturating_sub(at) * PARTS / self.places.max(1);
+            self.due = at * PARTS;
+        }
+        self.due += self.row;
+    }
+}
+
+/// By the place of a stream what it may claim.
+#[derive(Clone, Debug)]
+pub(super) struct Spread {
+    of: Vec<Claim>,
+    /// Streams of which some wait, while a batch is formed.
+    listed: Vec<u16>,
+}
+
+impl Spread {
+    /// Of so many streams. Allocates.
+    pub(super) fn new(streams: usize) -> Self {
+        Self { of: alloc::vec![Claim::default(); streams], listed: Vec::with_capacity(streams) }
+    }
+
+    /// For so many streams. Allocates.
+    pub(super) fn resize(&mut self, streams: usize) {
+        self.of.resize(streams, Claim::default());
+        self.listed.reserve(streams);
+    }
+
+    /// A stream is new in its place, or counts its requests anew.
+    pub(super) fn forget(&mut self, place: usize) {
+        self.of[place] = Claim::default();
+    }
+
+    /// A batch is run.
+    #[inline(never)]
+    pub(super) fn note(&mut self, batch: &[Request]) {
+        for request in batch {
+            let claim = &mut self.of[usize::from(request.stream.slot)];
+            (claim.last, claim.known) = (request.seq.max(claim.last), true);
+        }
+    }
+
+    /// Whether request number `seq` of a stream should wait although it is not likely to be answered, where of the room for those
+    /// that wait so many quarters are taken: which of them are answered is chosen later.
+    pub(super) fn is_candidate(&self, stream: StreamId, seq: u64, quarters: usize) -> bool {
+        let row = self.of[usize::from(stream.slot)].latest;
+        let enough = (ENOUGH >> quarters.min(ENOUGH as usize)).max(1);
+        seq.is_multiple_of((row / (enough * PARTS)).max(1))
+    }
+
+    /// Tells by their index which requests of `queue`, from the one at `from` on, are run now.
+    #[inline(never)]
+    pub(super) fn choose(
+        &mut self,
+        now: Instant,
+        queue: &Ordered,
+        from: usize,
+        outlook: Outlook,
+        mut run: impl FnMut(usize),
+    ) {
+        let room = outlook.room;
+        let mut left = room;
+        match self.horizon(queue, from, outlook) {
+            Ok(spare) => {
+                let mut spare = spare;
+                for (index, request) in (from..).zip(queue.from(from)) {
+                    let passed = self.is_passed(request.stream, request.seq);
+                    if left == 0 {
+                        break;
+                    }
+                    if passed && spare == 0 {
+                        continue;
+                    }
+                    spare -= usize::from(passed);
+                    left -= 1;
+                    run(index);
+                }
+            }
+            Err((end, places)) => {
+                self.plan(now, queue, from..end, places);
+                for (index, request) in (from..end).zip(queue.from(from)) {
+                    if left == 0 {
+                        break;
+                    }
+                    let Claim { now: plan, last, .. } = &mut self.of[usize::from(request.stream.slot)];
+                    if request.seq < *last {
+                        continue;
+                    }
+                    plan.count -= 1;
+                    let at = request.seq - *last;
+                    if plan.places > 0 && (at * PARTS >= plan.due || plan.count < plan.places) {
+                        plan.take(at);
+                        left -= 1;
+                        run(index);
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_passed(&self, stream: StreamId, seq: u64) -> bool {
+        seq < self.of[usize::from(stream.slot)].last
+    }
+
+    /// Where the horizon is, and how many of the requests before it can be answered. Without one, how many places of this batch
+    /// none of them needs that is not passed over.
+    fn horizon(&self, queue: &Ordered, from: usize, outlook: Outlook) -> Result<usize, (usize, usize)> {
+        let Outlook { room, next, step } = outlook;
+        let step = Span::from_nanos(step.as_nanos().max(1));
+        let (mut count, mut batches, mut reach) = (0usize, 1usize, next);
+        let (mut need, mut worst) = (0usize, None::<(usize, usize, usize)>);
+        let mut index = from;
+        let mut note = |index: usize, count: usize, batches: usize| {
+            need = need.max(count.saturating_sub(room * (batches - 1)));
+            let worse = |(_, c, b): (usize, usize, usize)| count * b > c * batches;
+            if count > room * batches && worst.is_none_or(worse) {
+                worst = Some((index, count, batches));
+            }
+        };
+        for request in queue.from(from) {
+            if request.deadline >= reach {
+                note(index, count, batches);
+                let more = (request.deadline.since(reach).as_nanos() / step.as_nanos()) as usize + 1;
+                batches += more;
+                reach = reach + Span::from_nanos(step.as_nanos().saturating_mul(more as u64));
+            }
+            count += usize::from(!self.is_passed(request.stream, request.seq));
+            index += 1;
+        }
+        note(index, count, batches);
+        match worst {
+            Some((end, _, batches)) => Err((end, room * batches)),
+            None => Ok(room - need.min(room)),
+        }
+    }
+
+    /// Shares `places` among the requests in this part of the queue.
+    fn plan(&mut self, now: Instant, queue: &Ordered, part: Range<usize>, places: usize) {
+        for slot in self.listed.drain(..) {
+            self.of[usize::from(slot)].now = Plan::default();
+        }
+        for request in queue.from(part.start).take(part.len()) {
+            let slot = request.stream.slot;
+            let claim = &mut self.of[usize::from(slot)];
+            if request.seq < claim.last {
+                continue;
+            }
+            if claim.now.count == 0 {
+                self.listed.push(slot);
+                let oldest = if claim.known { request.seq.saturating_sub(OLDEST) } else { request.seq };
+                (claim.last, claim.known) = (claim.last.max(oldest), true);
+                if claim.seen[0] == (Instant::ZERO, 0) {
+                    claim.seen = [(request.arrival, request.seq); 2];
+                }
+            }
+            claim.now.count += 1;
+            claim.now.length = claim.now.length.max(request.seq - claim.last.min(request.seq));
+        }
+        let alone = self.listed.len() == 1;
+        for &slot in &self.listed {
+            let claim = &mut self.of[usize::from(slot)];
+            let newest = claim.last + claim.now.length;
+            let (at, seq) = claim.seen[0];
+            let (time, came) = (now.since(at).as_nanos().max(1), (newest - seq.min(newest)).max(1));
+            claim.now.length = claim.now.length.max(1);
+            claim.now.time = match alone {
+                true => claim.now.length * PARTS,
+                // The next one would be missed as well.
+                false => (u128::from(claim.now.length + 1) * u128::from(time) / u128::from(came)) as u64,
+            };
+            if newest >= claim.seen[1].1 + ARRIVALS {
+                claim.seen = [claim.seen[1], (now, newest)];
+            }
+        }
+        self.share(places as u64);
+        for &slot in &self.listed {
+            let Claim { now: plan, row, latest, .. } = &mut self.of[usize::from(slot)];
+            // Evenly up to the last, or so that as many are left behind the last that is taken: what rows have been as long
+            // of late may be so again.
+            let (even, least) =
+                (plan.length * PARTS / plan.places.max(1), (plan.length + 1) * PARTS / (plan.places + 1));
+            plan.row = (*row).clamp(least.min(even), even);
+            (plan.due, *latest) = (plan.row, plan.row);
+            *row = if plan.row > *row { plan.row } else { *row - (*row - plan.row).div_ceil(PARTS) };
+        }
+    }
+
+    /// Gives each stream its places: the shortest row for which there are enough.
+    fn share(&mut self, places: u64) {
+        let need = |claim: &Claim, row: u64| (claim.now.time / row.max(1)).min(claim.now.count);
+        let all = |spread: &Self, row: u64| {
+            spread.listed.iter().map(|&slot| need(&spread.of[usize::from(slot)], row)).sum::<u64>()
+        };
+        let longest = self.listed.iter().map(|&slot| self.of[usize::from(slot)].now.time).max().unwrap_or(0);
+        let (mut short, mut long) = (0, longest + 1);
+        for _ in 0..STEPS {
+            let row = u64::midpoint(short, long);
+            if row == short {
+                break;
+            }
+            if all(self, row) > places { short = row } else { long = row }
+        }
+        let mut left = places.saturating_sub(all(self, long));
+        for &slot in &self.listed {
+            let claim = &mut self.of[usize::from(slot)];
+            let own = need(claim, long);
+            let more = left.min(need(claim, short) - own);
+            claim.now.places = own + more;
+            left -= more;
+        }
+    }
+}
