@@ -262,7 +262,8 @@ fn device(shared: &Shared, (guards, safe_mode): (&[u64], SafeModeConfig), margin
             u64::from(s.deadline - shared.late) + guard,
             Dispatch::Eager,
         );
-        rt_core::SchedulerConfig { guard: Span::from_nanos(guard), queue: 64, streams: 8, safe_mode, ..base }
+        let (guard, spread) = (Span::from_nanos(guard), s.deadline % 2 == 1);
+        rt_core::SchedulerConfig { guard, spread, queue: 64, streams: 8, safe_mode, ..base }
     };
     let device = Device::new(DeviceConfig {
         rule: rule(shared),
