@@ -7,7 +7,7 @@ use std::thread::{Builder, JoinHandle};
 use anyhow::{Context, Result};
 use rt_core::Span;
 use tracing::{info, warn};
-use weir_os::notice::Notices;
+use weir_os::notice::{self, Notices};
 use weir_os::realtime;
 use weir_plan::config::Config;
 use weir_plan::plan::Plan;
@@ -65,6 +65,7 @@ pub(crate) fn run(
     let clean_up = || {
         listener.remove();
         notifications.close();
+        notice::say("stopped while loading: nobody has been answered yet");
     };
     unless_stopped(stop, clean_up, load).context("loading")??;
     services.sort_by_key(|&(place, _)| place);

@@ -463,6 +463,8 @@ sys.stdin.readline()
 fn an_end_is_logged() {
     let place = deployment().profiled(&[400]);
     let mut daemon = place.serve();
+    // Until it is loaded it ends otherwise.
+    daemon.client().ping().expect("an answer");
     daemon.signal(Signal::TERM);
     assert!(daemon.wait().success(), "{}", daemon.stderr());
     let told = daemon.stderr();
