@@ -150,7 +150,8 @@ impl Inputs {
     #[must_use]
     pub fn alone(&self, variant: usize) -> Self {
         let variants = vec![self.variants[variant].clone()];
-        let batch = self.batch.min(variants[0].profile.max_batch());
+        // A batch that is late by itself is none.
+        let batch = variants[0].profile.largest_within(self.latency, self.batch).max(1);
         Self { variants, batch, ..self.clone() }
     }
 
