@@ -41,6 +41,15 @@ fn selection_is_worth_at_least_the_best_variant_alone() {
     }
 }
 
+/// A full batch of it would be late by itself, two requests are not.
+#[test]
+fn a_variant_whose_full_batch_is_late_is_tried_with_smaller_ones() {
+    let mut inputs = inputs(2);
+    inputs.variants[2] = variant(0.9, &[40.0, 62.0, 90.0, 120.0]);
+    let planned = plan(&inputs, &[5.0]).expect("tables");
+    assert!(planned[0].alone[2].is_some_and(|alone| alone.missed < 1e-3), "{:?}", planned[0].alone);
+}
+
 #[test]
 fn tables_are_read_by_the_scheduler() {
     for workers in [1, 3] {
