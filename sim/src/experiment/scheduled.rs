@@ -46,8 +46,7 @@ impl Scheduled {
     /// What the scheduler finds wrong with the models, as text.
     pub(super) fn accurate(fleet: &Fleet) -> Result<Self, String> {
         let inputs = inputs(fleet)?;
-        let greedy = Selector::greedy(inputs.variants.clone()).map_err(|error| error.to_string())?;
-        Self::new(&inputs, greedy.sparing(inputs.capacity_per_s(0)))
+        Self::new(&inputs, inputs.accurate().map_err(|error| error.to_string())?)
     }
 
     /// With a network that is trained on Poisson arrivals at all loads that the base carries.
