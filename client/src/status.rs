@@ -178,6 +178,8 @@ pub struct Service {
     pub workers: usize,
     /// Those that are not lost.
     pub workers_alive: usize,
+    /// What all promises fall back on.
+    pub fallback: Fallback,
     /// Requests that wait.
     pub waiting: usize,
     /// Requests that run.
@@ -238,6 +240,16 @@ pub struct Variant {
     pub accuracy: Option<f64>,
     /// Results so far.
     pub answered: u64,
+}
+
+/// The levels that all promises of a service fall back on, 0 for the first ones; none where nothing holds then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Fallback {
+    /// If a worker is lost.
+    pub worker_lost: Option<usize>,
+    /// If batches take up to half as long again.
+    pub longer_batches: Option<usize>,
 }
 
 /// Workers of a service that are alike, where there are several kinds.

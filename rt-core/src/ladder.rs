@@ -208,12 +208,15 @@ struct Rung {
 #[derive(Clone, Debug)]
 pub(crate) struct Ladder {
     level: usize,
+    /// The level whose constraints stand in, with the declaration of the first, while workers are missing, and what is missing. Then
+    /// `level` is 0.
+    held: Option<(usize, Alarm)>,
     /// Since when, and since which request of the stream.
     since: Instant,
     from: u64,
     /// Until when what exceeded the declaration of the level in force counts against it.
     quiet: Instant,
-    /// What made it leave the first level; none there.
+    /// What made it leave the first level itself; none there.
     pub(crate) alarm: Option<Alarm>,
     /// By level; in place of the one in force, which the stream has, is one that is not used.
     rungs: Box<[Rung]>,
@@ -233,12 +236,39 @@ impl Ladder {
         let mut kept = heapless::Vec::new();
         let _ = kept.resize(rungs.len(), true);
         let (level, since, from, quiet) = (0, Instant::ZERO, 0, Instant::ZERO);
-        Some(Box::new(Self { level, since, from, quiet, alarm: None, rungs, kept }))
+        Some(Box::new(Self { level, held: None, since, from, quiet, alarm: None, rungs, kept }))
     }
 
     /// The level in force, from 0.
     pub(crate) fn level(&self) -> usize {
-        self.level
+        self.held.map_or(self.level, |(level, _)| level)
+    }
+
+    /// Whether it is held to a level for want of workers.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// What made it leave the first level.
+    pub(crate) fn cause(&self) -> Option<Alarm> {
+        self.held.map(|(_, alarm)| alarm).or(self.alarm)
+    }
+
+    /// Holds it to a level from `now` and request number `from` on, or no longer; until when what exceeded the first declaration
+    /// counts against it, if it was at a weaker level for that.
+    pub(crate) fn hold_to(
+        &mut self,
+        now: Instant,
+        held: Option<(usize, Alarm)>,
+        from: u64,
+        police: &mut Policer,
+    ) -> Option<Instant> {
+        let climbs = self.level > 0;
+        if climbs {
+            self.change(now, 0, from, police);
+        }
+        (self.held, self.since, self.from) = (held, now, from);
+        climbs.then_some(self.quiet)
     }
 
     /// A request at `at`, which may come early by `tolerance`: holds it against all levels but that in force. What exceeds one
@@ -266,6 +296,9 @@ impl Ladder {
     /// The level that ought to be in force at `now` instead of the present one: the highest whose declaration has been kept for
     /// long enough. From a level behind the first none is left upwards within `hold`.
     pub(crate) fn wanted(&self, now: Instant, hold: Span) -> Option<usize> {
+        if self.is_held() {
+            return None;
+        }
         let rested = now >= self.since + hold;
         let is_kept = |&index: &usize| match index {
             _ if index == self.level => self.quiet <= now,
@@ -276,7 +309,7 @@ impl Ladder {
 
     /// When [`Ladder::wanted`] may become another at the soonest; none at the first level while it is kept.
     pub(crate) fn next(&self, now: Instant, hold: Span) -> Option<Instant> {
-        if self.level == 0 && self.quiet <= now {
+        if self.is_held() || self.level == 0 && self.quiet <= now {
             return None;
         }
         let at = |(index, rung): (usize, &Rung)| match index {

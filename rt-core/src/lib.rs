@@ -24,6 +24,7 @@ mod constraint;
 mod counted;
 mod curve;
 mod distances;
+mod fallback;
 mod greedy;
 mod growth;
 mod ladder;
@@ -56,6 +57,7 @@ pub use constraint::{
 };
 pub use curve::ArrivalCurve;
 pub use distances::{Distances, MAX_DISTANCES};
+pub use fallback::{Fallback, Fallbacks, longer};
 pub use greedy::Greedy;
 pub use ladder::{Level, LevelError, MAX_LEVELS};
 pub use ledger::Load;

@@ -42,6 +42,8 @@ pub struct SafeMode {
     inhibited: Instant,
     /// Workers are missing: safe mode is not left.
     missing: bool,
+    /// The promises have fallen back on what holds nevertheless: a warning stands.
+    fallen: bool,
     /// What piled up until the last breach may still make requests late.
     aftermath: bool,
     /// An operator has cleared it since the last breach.
@@ -68,6 +70,7 @@ impl SafeMode {
             told: Severity::Normal,
             inhibited: Instant::ZERO,
             missing: false,
+            fallen: false,
             aftermath: false,
             cleared: false,
             untold: false,
@@ -85,12 +88,32 @@ impl SafeMode {
         evidence: Evidence,
         until: Instant,
     ) -> Option<Transition> {
+        let rest = (now + self.config.clean).max(until + self.config.clean);
+        let stands = self.levels[level(cause.severity())?].alarm.is_some();
+        let leave = if stands { rest } else { rest.max(now + self.config.hold) };
+        self.enter(now, cause, evidence, leave)
+    }
+
+    /// The same of a breach behind which promises hold again as soon as what piled up has been worked off.
+    pub(crate) fn raise_briefly(
+        &mut self,
+        now: Instant,
+        cause: Cause,
+        evidence: Evidence,
+    ) -> Option<Transition> {
+        self.enter(now, cause, evidence, now)
+    }
+
+    fn enter(
+        &mut self,
+        now: Instant,
+        cause: Cause,
+        evidence: Evidence,
+        until: Instant,
+    ) -> Option<Transition> {
         let severity = cause.severity();
         let Level { alarm, leave } = &mut self.levels[level(severity)?];
-        *leave = (*leave).max(now + self.config.clean).max(until + self.config.clean);
-        if alarm.is_none() {
-            *leave = (*leave).max(now + self.config.hold);
-        }
+        *leave = (*leave).max(until);
         if severity.is_suspended() {
             (self.aftermath, self.cleared) = (true, false);
             self.breaches += 1;
@@ -107,10 +130,21 @@ impl SafeMode {
         if severity >= self.severity { self.tell(now) } else { None }
     }
 
-    /// Records at `now` that workers are missing, or no longer are. As long as some are, safe mode is not left; while
-    /// all are, nothing is answered.
+    /// Records at `now` that workers are missing, or no longer are. As long as some are on which promises rest, safe mode is not
+    /// left; while all are, nothing is answered.
     pub fn set_workers(&mut self, now: Instant, alive: usize, all: usize) -> Option<Transition> {
-        let (lost, missing) = (alive == 0, alive < all);
+        self.set_needed(now, alive, all, alive < all)
+    }
+
+    /// The same, where it is known whether promises rest on workers that are `missing`.
+    pub(crate) fn set_needed(
+        &mut self,
+        now: Instant,
+        alive: usize,
+        all: usize,
+        missing: bool,
+    ) -> Option<Transition> {
+        let lost = alive == 0;
         // What is back is still to prove itself, and to work off what piled up without it.
         if self.missing && !missing {
             self.put_off(now);
@@ -132,6 +166,23 @@ impl SafeMode {
         }
         self.assess();
         self.tell(now)
+    }
+
+    /// The promises fall back on what holds though `alarm` is so, from the end of safe mode on: a warning stands until
+    /// [`SafeMode::rise`].
+    pub(crate) fn fall_back(&mut self, alarm: Alarm) {
+        self.fallen = true;
+        let warning = &mut self.levels[WARNING];
+        warning.alarm = Some(alarm);
+        warning.leave = warning.leave.max(alarm.entered);
+        self.assess();
+    }
+
+    /// The promises stand again as they were made.
+    pub(crate) fn rise(&mut self, now: Instant) -> Option<Transition> {
+        self.fallen = false;
+        self.assess();
+        self.tick(now)
     }
 
     /// At `now` what was announced is seen to have lasted until then.
@@ -204,7 +255,9 @@ impl SafeMode {
     /// By order of an operator leaves safe mode at once, or as soon as no worker is missing and what piled up has been
     /// worked off.
     pub fn clear(&mut self, now: Instant) -> Option<Transition> {
-        self.leave(WARNING);
+        if !self.fallen {
+            self.leave(WARNING);
+        }
         self.cleared = true;
         self.levels[SAFE].leave = now;
         self.assess();
@@ -277,7 +330,10 @@ impl SafeMode {
     fn ends_at(&self, index: usize) -> Option<Instant> {
         self.levels[index].alarm.as_ref()?;
         let latched = self.config.latch && !self.cleared;
-        let stays = index == SAFE && (latched || self.missing || self.aftermath);
+        let stays = match index {
+            SAFE => latched || self.missing || self.aftermath,
+            _ => self.fallen,
+        };
         (!stays).then_some(self.levels[index].leave)
     }
 

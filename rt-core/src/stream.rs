@@ -77,6 +77,13 @@ impl StreamSpec {
         }
     }
 
+    /// With the constraints of a level, or of the last there is, in place of the first, and the arrivals of the first.
+    #[must_use]
+    pub fn at_level(&self, level: usize) -> Self {
+        let constraints = self.constraints_at(level.min(self.levels.len())).clone();
+        Self { constraints, arrivals: self.arrivals.clone(), levels: Vec::new() }
+    }
+
     /// The constraints to keep; empty for best effort.
     #[must_use]
     pub const fn constraints(&self) -> &ConstraintSet {
@@ -323,7 +330,7 @@ impl Stream {
         let ladder = self.ladder.as_ref().filter(|ladder| ladder.level() > 0);
         match (self.suspended, ladder) {
             (Some(suspended), _) => (StreamState::Suspended, Some(suspended.alarm)),
-            (None, Some(ladder)) => (StreamState::Degraded(ladder.level() as u8), ladder.alarm),
+            (None, Some(ladder)) => (StreamState::Degraded(ladder.level() as u8), ladder.cause()),
             (None, None) => (StreamState::Normal, None),
         }
     }
@@ -341,6 +348,36 @@ impl Stream {
         self.left = self.outcomes.monitor.misses_left().map(|(left, _)| left);
         self.excused = self.excused.max(from);
         self.suspended = None;
+    }
+
+    /// Is held to the constraints of a level, or of its last one, and to the arrivals of its first promise, from `now` on, for want
+    /// of workers; or no longer. Its word begins anew. If it was at a weaker level for what it sent itself, nothing is promised to it
+    /// until it has kept to the first declaration for long enough. Whether that changes anything.
+    pub(crate) fn hold_to(&mut self, now: Instant, held: Option<(usize, Alarm)>) -> bool {
+        let (Some(ladder), Some(police)) = (&mut self.ladder, &mut self.police) else { return false };
+        if held.is_none() && !ladder.is_held() {
+            return false;
+        }
+        let held = held.map(|(level, alarm)| (level.min(self.spec.levels().len()), alarm));
+        let (before, own) = (ladder.level(), ladder.alarm);
+        if let Some(until) =
+            ladder.hold_to(now, held, self.counts.arrived, police).filter(|&until| until > now)
+        {
+            self.suspended = self.suspended.or(own.map(|alarm| Suspended { alarm, until }));
+        }
+        let level = ladder.level();
+        if before != level {
+            self.outcomes.exchange(before, level);
+        }
+        self.marks = Marks::first(self.spec.constraints_at(level).density());
+        self.left = self.outcomes.monitor.misses_left().map(|(left, _)| left);
+        self.set_aside();
+        true
+    }
+
+    /// Nothing is promised over a window that holds a request that has come by now.
+    pub(crate) fn set_aside(&mut self) {
+        self.aside = self.counts.arrived;
     }
 
     /// Before when no request of it conforms: none can be mandatory. One that has sent nothing yet may send all that its curve

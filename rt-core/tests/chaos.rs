@@ -8,11 +8,14 @@ use std::rc::Rc;
 use harness::load::{
     Bench, QUICK, Setup, open_or_closed, setup_and_next, shield_of, stalls, stretch, with_stalls,
 };
-use harness::{Dice, Harness};
+use harness::{Dice, Harness, fallbacks};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rt_core::{Cause, Event, MissReason, Outcome, SchedulerConfig, StreamId, StreamSpec};
+use rt_core::{
+    Cause, Event, Instant, MissReason, Outcome, SafeModeState, SchedulerConfig, Severity, StreamId,
+    StreamSpec, Transition,
+};
 
 /// How often something was done in a run, or came about.
 #[derive(Debug, Default)]
@@ -22,6 +25,7 @@ struct Tally {
     newcomers: usize,
     waits: usize,
     left: usize,
+    fell: usize,
     missed_in_safe_mode: usize,
     longer: usize,
     stalls: usize,
@@ -72,13 +76,16 @@ impl<'a> Chaos<'a> {
         chaos
     }
 
-    /// Batches take as long as the shield allows. It counts every stream, those that are gone as well.
+    /// Batches take as long as the shield allows, and the promises fall back where they can. Both count every stream, those that are
+    /// gone as well.
     fn raise_shield(&mut self) {
         let harness = &mut self.bench.harness;
         let config = harness.scheduler.config().clone();
         if !config.background {
             return;
         }
+        let now = Instant::from_nanos(harness.now);
+        harness.scheduler.set_fallbacks(now, fallbacks(&config, &self.setup.streams));
         let setup = Setup { config, ..self.setup.clone() };
         harness.scheduler.set_shield(Some(shield_of(&setup, &setup.streams))).expect("made for it");
         stretch(harness);
@@ -256,6 +263,15 @@ fn run(setup: &Setup, other: Option<&SchedulerConfig>) -> Tally {
     let mut chaos = Chaos::new(&setup, other);
     chaos.run(600);
     let stays = stays(&chaos.bench.harness);
+    let fell = |(_, event): &&(u64, Event)| match event {
+        Event::SafeMode(Transition { state: SafeModeState { severity, alarm }, .. }) => {
+            *severity == Severity::Warning
+                && alarm
+                    .is_some_and(|alarm| [Cause::WorkerLost, Cause::ServiceOverrun].contains(&alarm.cause))
+        }
+        _ => false,
+    };
+    chaos.tally.fell = chaos.bench.harness.events.iter().filter(fell).count();
     chaos.tally.left = stays.iter().filter(|(_, left)| *left < u64::MAX).count();
     for (at, resolution) in &chaos.bench.harness.resolutions {
         let (request, missed) = (&resolution.request, resolution.outcome);
@@ -313,6 +329,7 @@ fn much_goes_wrong_and_ends() {
         all.newcomers += one.newcomers;
         all.waits += one.waits;
         all.left += one.left;
+        all.fell += one.fell;
         all.missed_in_safe_mode += one.missed_in_safe_mode;
         all.longer += one.longer;
     }
@@ -323,6 +340,7 @@ fn much_goes_wrong_and_ends() {
         all.newcomers,
         all.waits,
         all.left,
+        all.fell,
         all.missed_in_safe_mode,
         all.longer,
         all.stalls,

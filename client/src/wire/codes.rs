@@ -162,7 +162,7 @@ codes! {
     /// Whether the assumptions behind a service's promises hold.
     SafeModeState {
         Normal = 1 "normal" "the promises hold",
-        Warning = 2 "warning" "the promises hold, and little is missing until they do not",
+        Warning = 2 "warning" "the promises in force hold, and little is missing until they do not",
         SafeMode = 3 "safe-mode" "an assumption broke: the promises are suspended",
         Lost = 4 "lost" "no worker is left: nothing is answered",
     }

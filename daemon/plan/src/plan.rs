@@ -21,7 +21,8 @@ use std::sync::Arc;
 use planner::certificate::Contingency;
 use planner::certify::contingencies;
 use rt_core::{
-    Admission, ArrivalCurve, LoadMonitor, Selector, Shield, ShieldError, Span, StreamSpec, System, Workers,
+    Admission, ArrivalCurve, Fallbacks, LoadMonitor, Selector, Shield, ShieldError, Span, StreamSpec, System,
+    Workers,
 };
 
 use crate::config::{Config, ServiceConfig, Tolerance};
@@ -309,12 +310,32 @@ impl ServicePlan {
         if self.shared.is_some() || self.pipeline.is_some() {
             return Span::ZERO;
         }
-        let Tolerance { most, paced } = self.config.tolerance;
         let load: Vec<_> = load.into_iter().collect();
+        let most = self.most_early(&load);
+        self.system.tolerance(load, most, self.config.queue as u64)
+    }
+
+    /// What the promises to all of `load` fall back on if a worker is lost or batches take longer.
+    pub fn fallbacks<'a>(&self, load: impl IntoIterator<Item = &'a StreamSpec>) -> Fallbacks {
+        if !self.may_fall_back() {
+            return Fallbacks::default();
+        }
+        let load: Vec<_> = load.into_iter().collect();
+        let most = self.most_early(&load);
+        self.system.fallbacks(load, most, self.config.queue as u64)
+    }
+
+    /// Whether its promises may fall back.
+    pub fn may_fall_back(&self) -> bool {
+        self.shared.is_none() && self.pipeline.is_none() && self.config.background && !self.is_absorbed()
+    }
+
+    /// By how much the requests of `load` may come early at most, as configured.
+    fn most_early(&self, load: &[&StreamSpec]) -> Span {
+        let Tolerance { most, paced } = self.config.tolerance;
         let quarter = |arrivals: &ArrivalCurve| Span::from_nanos((1e9 / arrivals.rate_per_s() / 4.0) as u64);
         let paces = load.iter().filter_map(|spec| spec.demand()).filter(|_| paced);
-        let most = paces.map(|(_, arrivals)| quarter(arrivals)).fold(most, Span::min);
-        self.system.tolerance(load, most, self.config.queue as u64)
+        paces.map(|(_, arrivals)| quarter(arrivals)).fold(most, Span::min)
     }
 
     /// The shield for `load`.
@@ -416,13 +437,18 @@ impl ServicePlan {
         self.config.stream_every(period)
     }
 
+    /// The reserved streams, or without any the promised one.
+    pub fn foreseen(&self) -> Vec<(String, StreamSpec)> {
+        match self.config.reserved.is_empty() {
+            true => self.promised_stream().into_iter().collect(),
+            false => reserved(&self.config).collect(),
+        }
+    }
+
     /// What would be left of the levels of promises with a worker less or longer batches, of the reserved streams alone, or without any of the
     /// promised one; none without levels.
     pub fn contingencies(&self) -> (Vec<(String, StreamSpec)>, Vec<Contingency>) {
-        let streams: Vec<_> = match self.config.reserved.is_empty() {
-            true => self.promised_stream().into_iter().collect(),
-            false => reserved(&self.config).collect(),
-        };
+        let streams = self.foreseen();
         let problem = match self.shared.is_some() || self.pipeline.is_some() {
             true => None,
             false => problem(&self.config, self.all_workers(), &streams).ok(),

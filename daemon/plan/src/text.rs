@@ -351,6 +351,7 @@ pub fn service_json(plan: &ServicePlan) -> Value {
         })),
         "ladders": ladder::json(plan),
         "contingencies": ladder::contingencies_json(plan),
+        "fallback": ladder::fallback_json(plan),
         "workers": plan.worker_count(),
         "kinds": kinds::json(plan),
         "batch": workers.batch,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rt_core::{Alarm, ArrivalBound, StreamSpec};
 use weir_client::status::{
-    Kind, Level, SafeMode, Service as Told, Stage, Stream, Suspended, Suspensions, Tensor, Variant,
+    Fallback, Kind, Level, SafeMode, Service as Told, Stage, Stream, Suspended, Suspensions, Tensor, Variant,
 };
 use weir_engine::{ModelSpec, TensorSpec};
 use weir_plan::plan::{KindPlan, StagePlan, VariantPlan};
@@ -61,6 +61,7 @@ pub fn of(service: &Service) -> Told {
         spread: plan.config.spread,
         workers: plan.worker_count(),
         workers_alive: view.workers_alive(),
+        fallback: Fallback { worker_lost: standing.fallbacks[0], longer_batches: standing.fallbacks[1] },
         waiting: view.waiting(),
         running: view.running(),
         guard_seen_ns: late.as_nanos(),

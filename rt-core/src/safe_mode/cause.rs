@@ -37,7 +37,7 @@ pub enum Cause {
 pub enum Severity {
     /// Every assumption holds as far as can be seen, with room to spare.
     Normal = 1,
-    /// The promises hold, and little is missing until they do not.
+    /// The promises hold, perhaps weaker ones that streams are told of, and little is missing until they do not.
     Warning = 2,
     /// Safe mode: an assumption broke, and the promises are suspended.
     Safe = 3,

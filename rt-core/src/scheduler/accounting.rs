@@ -71,6 +71,7 @@ impl Scheduler {
     pub fn clear_safe_mode(&mut self, now: Instant) {
         self.settle_safe_mode(now);
         let transition = self.safe_mode.clear(now);
+        self.note_left(now);
         self.tell(transition);
         self.clear_suspensions(now);
     }
@@ -231,13 +232,13 @@ impl Scheduler {
     /// A constraint is violated. If it is over a window that began while the stream was beyond its declaration, or before its
     /// promise was resumed, that concerns the stream alone.
     fn violate(&mut self, now: Instant, id: StreamId, constraint: Constraint) {
-        let demoted = self.is_demoted();
+        let aside = self.is_demoted() || self.is_falling();
         let Some(stream) = self.streams.get_mut(id) else { return };
         let (limit, window) = (u64::from(constraint.misses()), u64::from(constraint.window()));
         let evidence = Evidence { limit, seen: limit + 1, window, stream: Some(id) };
         let from = stream.outcomes.violated_at().saturating_sub(window);
-        // Over what came while the service was demoted nothing is promised.
-        if demoted || from < stream.aside {
+        // Over what came while the service was demoted, or before what it fell back on was in force, nothing is promised.
+        if aside || from < stream.aside {
             return;
         }
         // Over more stalls than may be in one window of theirs nothing is promised of it.
@@ -269,30 +270,40 @@ impl Scheduler {
 
     /// `failed` workers are there but did not do their work.
     pub(crate) fn raise_worker_lost(&mut self, now: Instant, failed: usize) {
+        let evidence = self.workers_seen(failed);
+        self.raise(now, Cause::WorkerLost, evidence, now);
+    }
+
+    /// How many workers there are and were, less `failed`.
+    pub(super) fn workers_seen(&self, failed: usize) -> Evidence {
         let (alive, all) = self.workers();
         let seen = (alive - failed.min(alive)) as u64;
-        let evidence = Evidence { limit: all as u64, seen, ..Evidence::default() };
-        self.raise(now, Cause::WorkerLost, evidence, now);
+        Evidence { limit: all as u64, seen, ..Evidence::default() }
     }
 
     #[inline(never)]
     pub(super) fn raise(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
         self.changed = true;
         if cause.severity().is_suspended() {
-            self.aftermath = CarryIn::Open;
-            self.note_break();
+            self.note_breach();
         }
         let transition = self.safe_mode.raise(now, cause, evidence, until);
         self.tell(transition);
     }
 
+    /// What runs and waits may make anything late.
+    pub(super) fn note_breach(&mut self) {
+        self.aftermath = CarryIn::Open;
+        self.note_break();
+    }
+
     /// Tells safe mode how many workers there are.
     pub(super) fn count_workers(&mut self, now: Instant) {
         self.changed = true;
-        self.aftermath = CarryIn::Open;
-        self.note_break();
+        self.note_breach();
         let (alive, all) = self.workers();
-        let transition = self.safe_mode.set_workers(now, alive, all);
+        let missing = alive < all && !self.is_covered();
+        let transition = self.safe_mode.set_needed(now, alive, all, missing);
         self.tell(transition);
     }
 

@@ -9,6 +9,7 @@
 use super::Scheduler;
 use super::queue::{DEMOTED, MANDATORY, OPTIONAL};
 use crate::safe_mode::{Cause, Evidence};
+use crate::stream::Stream;
 use crate::time::{Instant, Span};
 
 /// A service that comes back and harms others at once waits up to so many times as long.
@@ -165,7 +166,7 @@ impl Scheduler {
         if ready {
             // What came until now is promised nothing, and is in the way of nothing that is.
             self.move_all(DEMOTED, OPTIONAL);
-            self.streams.iter_mut().for_each(|stream| stream.aside = stream.counts.arrived);
+            self.streams.iter_mut().for_each(Stream::set_aside);
         }
     }
 

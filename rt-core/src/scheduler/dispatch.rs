@@ -121,7 +121,7 @@ impl Scheduler {
             }
         }
         if let Some((started, due)) = self.report_overdue(now) {
-            self.overrun(now, (due.since(started), now.since(started)), None);
+            self.overran(now, (started, due, false), now.since(started));
             return true;
         }
         self.end_suspensions(now)
@@ -133,7 +133,9 @@ impl Scheduler {
             return true;
         }
         self.settle_safe_mode(now);
-        match self.safe_mode.tick(now) {
+        let transition = self.safe_mode.tick(now);
+        self.note_left(now);
+        match transition {
             Some(transition) => {
                 self.told.announce(Event::SafeMode(transition));
                 true

@@ -9,6 +9,7 @@
 use super::Scheduler;
 use super::queue::MANDATORY;
 use super::streams::{Retired, most_open, places};
+use crate::fallback::Fallbacks;
 use crate::ledger::digest;
 use crate::stream::{MissReason, Stream, StreamId, StreamSpec};
 use crate::time::{Instant, Span};
@@ -135,6 +136,7 @@ impl Scheduler {
         self.planner.forget(slot);
         // Nothing is known of what is left beside it.
         self.recount_tolerance();
+        self.fallbacks = Fallbacks::default();
         let shield = self.shield.take();
         self.changed = true;
         Some(Retired::stream(shield, before))
@@ -142,6 +144,7 @@ impl Scheduler {
 
     /// Gives every stream that is left to `next`, which has been found fit, at an instant at which nothing is in the way.
     pub(crate) fn pass_on(&mut self, now: Instant, next: &mut Self) {
+        self.rise(now);
         next.resize(self.streams.places());
         next.streams.continue_from(&mut self.streams);
         let unanswered = |of: &Self| (of.life, most_open(&of.config));

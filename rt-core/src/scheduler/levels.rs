@@ -62,6 +62,9 @@ impl Scheduler {
         let ladder = stream.ladder.as_mut()?;
         ladder.exceeded(until.max(now) + clean);
         ladder.alarm = Some(alarm);
+        if ladder.is_held() {
+            return None;
+        }
         let wanted = ladder.wanted(now, hold).filter(|&level| calm && ladder.kept(level));
         let Some(level) = wanted else {
             self.look_again(now);
@@ -98,7 +101,7 @@ impl Scheduler {
     }
 
     /// Another level is in force for a stream, which was `suspended` before or not.
-    fn changed_level(&mut self, now: Instant, slot: u16, suspended: bool) {
+    pub(super) fn changed_level(&mut self, now: Instant, slot: u16, suspended: bool) {
         self.suspensions.count -= usize::from(suspended);
         self.suspensions.changes += 1;
         self.suspensions.list(slot);
@@ -116,7 +119,7 @@ impl Scheduler {
     }
 
     /// Whether what comes from `now` on is answered in time whatever came before.
-    fn is_calm(&self, now: Instant) -> bool {
+    pub(super) fn is_calm(&self, now: Instant) -> bool {
         self.waiting.is_clear() && self.pool.is_prompt(now)
     }
 

@@ -8,6 +8,7 @@ mod demotion;
 mod dispatch;
 pub(crate) mod earliest;
 mod entry;
+mod fallback;
 pub(crate) mod few;
 pub(crate) mod first;
 mod guest;
@@ -28,6 +29,7 @@ mod wake;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::fallback::Fallbacks;
 use crate::ledger::LoadLedger;
 use crate::outcome::SpareLogs;
 use crate::safe_mode::SafeMode;
@@ -41,6 +43,7 @@ use apart::Apart;
 use batch::BatchPlanner;
 use carry_in::CarryIn;
 use earliest::Earliest;
+use fallback::Fallen;
 use pool::{Pool, State};
 use queue::Waiting;
 use streams::Streams;
@@ -123,6 +126,9 @@ pub struct Scheduler {
     /// A stream waits for what long batches have left: no more are started.
     awaited: bool,
     selection: select::Selection,
+    /// What the promises fall back on when something is wrong, and while they have.
+    fallbacks: Fallbacks,
+    fallen: Option<Fallen>,
     /// Whether the engine failed on a batch lately.
     apart: Apart,
     /// Batches are started for mandatory requests alone.
@@ -173,6 +179,8 @@ impl Scheduler {
             vouched: true,
             awaited: false,
             selection: select::Selection::default(),
+            fallbacks: Fallbacks::default(),
+            fallen: None,
             apart: Apart::default(),
             quiet: false,
             in_order: false,
@@ -230,6 +238,8 @@ impl Scheduler {
         self.worst_handover = self.worst_handover.max(now.since(started).saturating_sub(time));
         if now > due {
             self.ended_late(now, (started, due, reported), time);
+        } else if self.fallen.is_some() {
+            self.note_pace(now, started, due);
         }
     }
 
@@ -240,10 +250,7 @@ impl Scheduler {
         match time > bound {
             _ if !reported && self.has_stalled(started, due, now) => {}
             true => {
-                match reported {
-                    true => self.safe_mode.put_off(now),
-                    false => self.overrun(now, (bound, time), None),
-                }
+                self.overran(now, (started, due, reported), time);
                 self.note_slow(now, bound, held);
             }
             // The engine kept its time; what lies around it did not.
@@ -260,8 +267,7 @@ impl Scheduler {
         self.pool.lose(now, worker);
         // The quickest that is left may be too slow for what waits.
         self.look_at(now);
-        self.count_workers(now);
-        self.raise_worker_lost(now, 0);
+        self.worker_lost(now);
         self.end_batch(now, worker, |_| Outcome::Missed(MissReason::WorkerLost));
         if self.pool.alive() == 0 {
             self.give_up_all(now, MissReason::WorkerLost);
@@ -273,7 +279,7 @@ impl Scheduler {
         if self.pool.get(worker).is_some_and(|w| w.state == State::Lost) {
             self.changed = true;
             self.pool.regain(now, worker);
-            self.count_workers(now);
+            self.worker_back(now);
         }
     }
 

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 
 use super::few::Few;
 use super::types::{NEVER, Request, WorkerId};
+use crate::fallback::longer;
 use crate::time::{Instant, Span};
 use crate::workers::Workers;
 pub(crate) use kind::Kind;
@@ -36,6 +37,8 @@ pub(crate) struct Pool {
     overdue: usize,
     /// The least time in which a worker that is there answers one request: at most, and most likely.
     quickest: Option<(Span, Span)>,
+    /// Batches may take longer than profiles say.
+    slower: bool,
 }
 
 impl Pool {
@@ -72,6 +75,7 @@ impl Pool {
             lost: 0,
             overdue: 0,
             quickest: None,
+            slower: false,
         };
         pool.find_quickest();
         pool
@@ -109,9 +113,10 @@ impl Pool {
         }
     }
 
-    /// The only kind; `None` if there are several.
+    /// The only kind, as it was made; `None` if there are several.
     pub(crate) fn only_kind(&self) -> Option<&Workers> {
         match &*self.kinds {
+            [only] if self.slower => Some(&only.other),
             [only] => Some(&only.workers),
             _ => None,
         }
@@ -272,6 +277,39 @@ impl Pool {
             self.long_count -= 1;
         }
         Some((started, due, reported))
+    }
+
+    /// Batches that are begun from now on may take [`longer`](crate::longer) or, as they were made, no longer than profiles say;
+    /// which it was before. Linear in the workers.
+    pub(crate) fn set_slower(&mut self, slower: bool) -> bool {
+        let before = core::mem::replace(&mut self.slower, slower);
+        if before == slower {
+            return before;
+        }
+        for kind in &mut self.kinds {
+            core::mem::swap(&mut kind.workers, &mut kind.other);
+            kind.time = kind.workers.batch_time();
+        }
+        self.long_count = 0;
+        for (id, worker) in self.workers.iter().enumerate() {
+            let time = self.kinds[worker.kind].time;
+            let long = matches!(worker.state, State::Busy { started, due, .. } if due.since(started) > time);
+            self.long.set(id, long);
+            self.long_count += usize::from(long);
+        }
+        self.find_quickest();
+        before
+    }
+
+    /// What runs and is not overdue may take [`longer`](crate::longer) as well. Linear in the workers.
+    pub(crate) fn extend(&mut self) {
+        for (id, worker) in self.workers.iter_mut().enumerate() {
+            if let State::Busy { started, due, reported: false } = &mut worker.state {
+                *due = *started + longer(due.since(*started));
+                let kind = &mut self.kinds[worker.kind];
+                kind.due.set(id - kind.first, *due);
+            }
+        }
     }
 
     /// `worker` is gone. Its batch is still there: [`Pool::batch_mut`].

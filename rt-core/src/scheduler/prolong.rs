@@ -187,6 +187,7 @@ impl Scheduler {
             || self.shield.is_some() && self.config.background && !self.safe_mode.severity().is_suspended();
         !self.awaited
             && !self.waits_for_calm()
+            && self.fallen.is_none()
             && !self.quiet
             && !self.absorbs
             && (self.ledger.is_empty() || shielded())

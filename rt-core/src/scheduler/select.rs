@@ -133,6 +133,9 @@ impl Scheduler {
 
     /// What is wished for the batch that `worker` starts, if it is not the base; its size, and the time that it has.
     fn wish(&mut self, now: Instant, worker: WorkerId, slack: Span) -> Option<(usize, usize, Span)> {
+        if self.fallen.is_some() {
+            return None;
+        }
         let (size, waiting) = (self.batch(worker).len(), self.waiting());
         let granted = self.pool.time_granted(now, worker)?;
         let wish = self.selection.selector.as_mut()?.wish(&BatchView { now, size, waiting, slack });

@@ -8,6 +8,7 @@ use super::carry_in::CarryIn;
 use super::queue::OPTIONAL;
 use super::types::{SchedulerConfig, StreamError};
 use super::{Outcome, Request, Resolution, Scheduler};
+use crate::fallback::Fallbacks;
 use crate::ledger::Load;
 use crate::outcome::SpareLogs;
 use crate::shield::Shield;
@@ -21,6 +22,7 @@ pub struct Newcomer {
     stream: Box<Stream>,
     shield: Option<Arc<Shield>>,
     version: Option<u64>,
+    fallbacks: Fallbacks,
 }
 
 /// What came of a newcomer.
@@ -165,7 +167,12 @@ impl Newcomer {
     /// The same of a stream of which a request may be unanswered for as long as `life`.
     pub(crate) fn lasting(config: &SchedulerConfig, spec: StreamSpec, life: Span) -> Self {
         let (places, density) = (places(config, &spec, life), config.density_of(&spec));
-        Self { stream: Box::new(Stream::new(spec, density, places)), shield: None, version: None }
+        Self {
+            stream: Box::new(Stream::new(spec, density, places)),
+            shield: None,
+            version: None,
+            fallbacks: Fallbacks::default(),
+        }
     }
 
     /// It was admitted beside `load`, and beside nobody else.
@@ -180,6 +187,13 @@ impl Newcomer {
     #[must_use]
     pub fn shielded(mut self, shield: Option<Shield>) -> Self {
         self.shield = shield.map(Arc::new);
+        self
+    }
+
+    /// What the promises to it and to all others fall back on when something is wrong ([`crate::System::fallbacks`]).
+    #[must_use]
+    pub fn falling_back(mut self, fallbacks: Fallbacks) -> Self {
+        self.fallbacks = fallbacks;
         self
     }
 
@@ -218,7 +232,7 @@ impl Scheduler {
     /// # Errors
     /// If the configured number of streams is reached, or it is background and none is served.
     pub fn try_add_stream(&mut self, now: Instant, newcomer: Newcomer) -> Result<Joined, StreamError> {
-        let Newcomer { stream, shield, version } = newcomer;
+        let Newcomer { stream, shield, version, fallbacks } = newcomer;
         let mut new = None;
         if self.streams.len() >= self.config.streams {
             return Err(StreamError::Limit { limit: self.config.streams });
@@ -231,23 +245,26 @@ impl Scheduler {
         }
         let demands = stream.spec.demand().is_some();
         if demands && version.is_some_and(|version| !self.ledger.is_current(version)) {
-            return Ok(Joined::Stale(Newcomer { stream, shield, version }));
+            return Ok(Joined::Stale(Newcomer { stream, shield, version, fallbacks }));
         }
         let counted = self.shield.as_ref().is_some_and(|shield| {
             self.ledger.alike(&stream.spec, stream.digest) < shield.counts_alike(&stream.spec, stream.digest)
         });
         if demands {
-            let vouched = counted && self.config.background && self.is_vouched(now);
-            let fits = self.is_ready(now, shield.as_deref());
+            // No shield was made for fewer or slower workers.
+            let fallen = self.fallen.is_some();
+            let vouched = counted && self.config.background && !fallen && self.is_vouched(now);
+            let fits = self.is_ready(now, shield.as_deref().filter(|_| !fallen)) && self.is_borne(fallbacks);
             let calm = self.tolerance.may_be(stream.tolerance);
             if !(vouched || fits) || !calm || self.ledger.departed() >= self.config.streams {
                 self.awaited = true;
-                return Ok(Joined::Wait(Newcomer { stream, shield, version }));
+                return Ok(Joined::Wait(Newcomer { stream, shield, version, fallbacks }));
             }
             new = shield.filter(|_| fits);
         }
         if demands {
             self.tolerance.join(stream.tolerance, self.ledger.is_empty());
+            self.join_fallbacks(fallbacks);
         }
         self.ledger.join(&stream.spec, stream.digest);
         let Some(id) = self.streams.insert(stream) else {
@@ -256,6 +273,7 @@ impl Scheduler {
         self.planner.forget(usize::from(id.slot));
         if demands {
             self.to_come.set(usize::from(id.slot), Instant::ZERO);
+            self.hold_newcomer(now, id.slot);
         }
         (self.awaited, self.changed) = (false, true);
         let mut old = None;

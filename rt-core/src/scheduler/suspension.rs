@@ -119,6 +119,7 @@ impl Scheduler {
         }
         self.suspensions.next = NEVER;
         self.suspensions.waits_for_calm = false;
+        self.settle_fallback(now);
         let (mut index, before) = (0, self.suspensions.sequence);
         while let Some(&slot) = self.suspensions.listed.get(index) {
             self.resume_stream(now, slot);

@@ -62,7 +62,8 @@ impl Scheduler {
     #[inline]
     #[must_use]
     pub fn tolerance(&self) -> Span {
-        self.tolerance.present()
+        let present = self.tolerance.present();
+        self.fallen.as_ref().map_or(present, |fallen| fallen.tolerance.min(present))
     }
 
     /// All promised streams that are there were admitted together with so much room for early requests, as

@@ -69,7 +69,7 @@ fn paced(client: &mut Client, count: usize, mut at: impl FnMut(usize)) -> (Strea
 }
 
 /// The answers in the order of `ids`, each exactly one.
-fn in_order(client: &mut Client, ids: &[RequestId]) -> Vec<Outcome> {
+pub(crate) fn in_order(client: &mut Client, ids: &[RequestId]) -> Vec<Outcome> {
     let mut outcomes = vec![None; ids.len()];
     while outcomes.iter().any(Option::is_none) {
         let (id, outcome) = match client.recv_timeout(PATIENCE).expect("the connection stays") {
@@ -84,7 +84,7 @@ fn in_order(client: &mut Client, ids: &[RequestId]) -> Vec<Outcome> {
     outcomes.into_iter().flatten().collect()
 }
 
-fn miss(outcome: &Outcome) -> Option<MissReason> {
+pub(crate) fn miss(outcome: &Outcome) -> Option<MissReason> {
     match outcome {
         Outcome::Miss(miss) => Some(miss.reason),
         _ => None,

@@ -2,7 +2,7 @@
 
 mod choice;
 mod import;
-mod isolation;
+pub(crate) mod isolation;
 mod joined;
 mod mixed;
 mod models;

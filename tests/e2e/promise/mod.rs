@@ -8,6 +8,7 @@ mod closed;
 mod demoted;
 mod devices;
 mod early;
+mod fallback;
 mod floods;
 mod joins;
 mod ladder;

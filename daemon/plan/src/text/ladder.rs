@@ -2,7 +2,7 @@
 
 use planner::Number;
 use planner::certificate::{Case, Contingency};
-use rt_core::{ArrivalCurve, Level, Span, StreamSpec};
+use rt_core::{ArrivalCurve, Fallback, Fallbacks, Level, Span, StreamSpec};
 use serde_json::{Value, json};
 use weir_os::pipe::say;
 
@@ -39,8 +39,18 @@ pub(super) fn print(plan: &ServicePlan) {
             say!("    {name}{others}: {}", levels.map(level).collect::<Vec<_>>().join(", "));
         }
     }
-    if !contingencies.is_empty() {
-        say!("    nothing of that is in force by itself: safe mode promises nothing then");
+    for (case, told) in fallbacks(plan) {
+        let what = match case {
+            Case::WorkerLost => "with one worker lost",
+            Case::LongerBatches => "with batches that take up to 1.5 times as long",
+        };
+        match told {
+            Some((0, after)) => say!("  {what} all promises hold on, {after} later at most"),
+            Some((level, after)) => {
+                say!("  {what} level {level} of all promises is in force, {after} later at most")
+            }
+            None => say!("  {what} nothing is promised until that is over"),
+        }
     }
 }
 
@@ -80,6 +90,27 @@ pub(super) fn contingencies_json(plan: &ServicePlan) -> Value {
         })
     };
     contingencies.iter().map(one).collect()
+}
+
+/// As JSON, what all promises fall back on, case by case.
+pub(super) fn fallback_json(plan: &ServicePlan) -> Value {
+    let one = |(case, told): (Case, Option<(usize, Span)>)| {
+        let told = told.map(|(level, after)| json!({ "level": level, "in_force_ns": after.as_nanos() }));
+        json!({ "case": case, "falls_back": told })
+    };
+    fallbacks(plan).into_iter().map(one).collect()
+}
+
+/// Of each case that promises may fall back in the level that is in force then, and how much later at most.
+fn fallbacks(plan: &ServicePlan) -> Vec<(Case, Option<(usize, Span)>)> {
+    let streams = plan.foreseen();
+    if streams.is_empty() || !plan.may_fall_back() {
+        return Vec::new();
+    }
+    let Fallbacks { worker_lost, longer_batches } = plan.fallbacks(streams.iter().map(|(_, spec)| spec));
+    let told = |fallback: Fallback| (fallback.level, plan.config.deadline + fallback.busy);
+    let lost = (plan.worker_count() > 1).then(|| (Case::WorkerLost, worker_lost.map(told)));
+    lost.into_iter().chain([(Case::LongerBatches, longer_batches.map(told))]).collect()
 }
 
 /// How long it takes at most until a weaker promise is in force.
@@ -139,5 +170,26 @@ mod tests {
         assert_eq!(told[0]["streams"][0]["stream"], "promised");
         assert_eq!(told[0]["streams"][0]["requests_per_s"].as_array().map(Vec::len), Some(3));
         assert_eq!(contingencies_json(&plan(1, ""))[0]["max_load_scales"], json!([0, 0, 0]));
+    }
+
+    #[test]
+    fn what_promises_fall_back_on_is_told_case_by_case() {
+        let camera = |count: usize| {
+            format!(
+                "[[service.stream]]\nname = \"cam\"\narrivals = [{{ window = {{ count = {count}, length = \"10ms\" }} }}]\n"
+            )
+        };
+        let levels = |workers: usize, count: usize| {
+            let told = fallback_json(&plan(workers, &camera(count)));
+            let told = told.as_array().unwrap().clone();
+            told.iter().map(|told| told["falls_back"]["level"].as_u64()).collect::<Vec<_>>()
+        };
+        // Of 200 a second one worker can do nine in ten; of 300 half, and with batches of 7.5 ms two workers do nine in ten of 200.
+        assert_eq!(levels(2, 2), [Some(0), Some(0)]);
+        assert_eq!(levels(2, 3), [Some(1), Some(1)]);
+        // An only worker cannot be done without, nor need it be said.
+        assert_eq!(levels(1, 1), [Some(0)]);
+        let told = fallback_json(&plan(2, &camera(2)));
+        assert!(told[0]["falls_back"]["in_force_ns"].as_u64() > Some(40_000_000), "{told}");
     }
 }

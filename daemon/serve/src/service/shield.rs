@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rt_core::pipeline::PipelineShield;
 use rt_core::sharing::{SharedAdmission, SharedShield};
-use rt_core::{Instant, Joined, Load, Newcomer, Shield, Span, StreamId, StreamSpec};
+use rt_core::{Fallbacks, Instant, Joined, Load, Newcomer, Shield, Span, StreamId, StreamSpec};
 use weir_client::RefusalCode;
 
 use super::registry::{Refusal, refuse};
@@ -76,12 +76,15 @@ pub(super) fn raise_together(services: &[Arc<Service>]) {
 }
 
 impl Service {
-    /// Sets the first shield, and how early requests may come, before anything runs.
+    /// Sets the first shield, how early requests may come, and what promises fall back on, before anything runs.
     pub(super) fn raise_shield(&self) {
         let reserved: Vec<_> = self.plan.config.reserved.iter().map(|s| &s.spec).collect();
         let (shield, tolerance) = (self.work_out_shield(&reserved), self.work_out_tolerance(&reserved));
+        let fallbacks = self.work_out_fallbacks(&reserved);
         let mut scheduler = self.scheduler();
         scheduler.set_tolerance(tolerance);
+        let now = scheduler.now;
+        scheduler.set_fallbacks(now, fallbacks);
         let _before = self.set_shield(&mut scheduler, shield);
     }
 
@@ -108,6 +111,7 @@ impl Service {
             };
             let newcomer = newcomer.beside(&load).shielded(shield.and_then(AnyShield::alone));
             let newcomer = newcomer.tolerant(&config, self.work_out_tolerance(&all()));
+            let newcomer = newcomer.falling_back(self.work_out_fallbacks(&all()));
             if let Some(id) = self.add_when_ready((newcomer, together), view, until)? {
                 self.renew_shield();
                 return Ok(id);
@@ -234,6 +238,11 @@ impl Service {
     /// How early requests may come where these are promised something.
     pub(super) fn work_out_tolerance(&self, load: &[&StreamSpec]) -> Span {
         calmly(|| self.plan.tolerance(load.iter().copied()))
+    }
+
+    /// What the promises to these fall back on.
+    pub(super) fn work_out_fallbacks(&self, load: &[&StreamSpec]) -> Fallbacks {
+        calmly(|| self.plan.fallbacks(load.iter().copied()))
     }
 
     /// Hands out the shield before of a pipeline, which is to be dropped where nobody waits.

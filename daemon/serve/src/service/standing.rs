@@ -1,11 +1,11 @@
 //! How a service's promises stand, as words that its scheduler's holder publishes and everybody else reads.
 
-use rt_core::{Alarm, Cause, Instant, Scheduler, Severity, Span};
+use rt_core::{Alarm, Cause, Fallbacks, Instant, Scheduler, Severity, Span};
 
 /// Words of the longest name of a stream: 64 bytes.
 const NAME: usize = 8;
 /// Words before the name.
-const HEAD: usize = 19;
+const HEAD: usize = 21;
 /// Words of it all.
 pub(super) const WORDS: usize = HEAD + NAME;
 /// What a new scheduler publishes.
@@ -55,6 +55,8 @@ pub struct Standing {
     pub stall_misses: u64,
     /// By how much requests may come early now.
     pub tolerance: Span,
+    /// The level that all promises fall back on if a worker is lost, and if batches take longer; none if nothing holds then.
+    pub fallbacks: [Option<usize>; 2],
 }
 
 /// An alarm with the name of its stream, which may have gone; empty if it is about none.
@@ -95,6 +97,10 @@ pub(super) fn words(scheduler: &Scheduler, (shielded, ahead): (bool, u64), strea
     words[16] = scheduler.tolerance().as_nanos();
     words[17] = ahead;
     words[18] = u64::from(scheduler.is_demoted());
+    let Fallbacks { worker_lost, longer_batches } = scheduler.fallbacks();
+    for (word, fallback) in words[19..].iter_mut().zip([worker_lost, longer_batches]) {
+        *word = fallback.map_or(0, |fallback| 1 + fallback.level as u64);
+    }
     words
 }
 
@@ -125,6 +131,7 @@ impl Standing {
             stalls: words[14],
             stall_misses: words[15],
             tolerance: span(words[16]),
+            fallbacks: [19, 20].map(|word: usize| words[word].checked_sub(1).map(|level| level as usize)),
         }
     }
 

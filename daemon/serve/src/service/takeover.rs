@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rt_core::sharing::{Heir, SharedShield};
-use rt_core::{ArrivalCurve, HandOverError, Instant, Span, StreamSpec};
+use rt_core::{ArrivalCurve, Fallbacks, HandOverError, Instant, Span, StreamSpec};
 
 use super::device::Device;
 use super::registry::Moves;
@@ -51,10 +51,11 @@ struct Successor {
     done: bool,
 }
 
-/// What streams leave room for: longer batches, and early requests.
+/// What streams leave room for: longer batches, early requests, and what else may go wrong.
 struct Room {
     shield: Option<AnyShield>,
     tolerance: Span,
+    fallbacks: Fallbacks,
 }
 
 enum Obstacle {
@@ -132,7 +133,9 @@ impl Service {
                 next.work_out_shield(&moves.load())
             });
             let tolerance = heir.as_ref().map_or(Span::ZERO, |next| next.work_out_tolerance(&moves.load()));
-            (moves, Room { shield, tolerance })
+            let fallbacks =
+                heir.as_ref().map(|next| next.work_out_fallbacks(&moves.load())).unwrap_or_default();
+            (moves, Room { shield, tolerance, fallbacks })
         };
         let moves = old.iter().zip(&heirs).zip(moves).map(expect).collect();
         let device = Arc::clone(&first.device);
@@ -283,6 +286,7 @@ impl Successor {
                     next.turn_to(heir.index);
                     registry.give(&mut to, moves, &mut next, now);
                     next.set_tolerance(room.tolerance);
+                    next.set_fallbacks(now, room.fallbacks);
                     // Of what has just been made there was none.
                     let _none = heir.set_shield(&mut next, room.shield.take());
                     service.pass_recorder_on(heir);

@@ -13,6 +13,8 @@ use crate::workers::Workers;
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
     pub(crate) workers: Workers,
+    /// Them with longer batches, or as they were made while batches may take longer.
+    pub(super) other: Workers,
     /// `P`, the time of a full batch.
     pub(crate) time: Span,
     /// By the most requests that a batch may hold, from 1: the fewest that make at least 99 % of the most requests a
@@ -41,6 +43,7 @@ impl Kind {
             lost: 0,
             paying: paying(workers),
             time: workers.batch_time(),
+            other: workers.slower().unwrap_or_else(|| workers.clone()),
             workers: workers.clone(),
         };
         (first..first + workers.count).for_each(|worker| kind.set_free(worker, true));
