@@ -30,7 +30,7 @@ impl Policy for Scheduled {
 
     #[inline]
     fn arrive(&mut self, now: Instant, stream: usize, token: u64) -> Option<End> {
-        let arrival = Arrival { stream: self.streams[stream], token, at: now };
+        let arrival = Arrival::new(self.streams[stream], token, now);
         self.scheduler.handle_arrival(now, arrival).map(end)
     }
 

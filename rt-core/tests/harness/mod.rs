@@ -2,11 +2,13 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod choices;
+pub(crate) mod classes;
 mod dice;
 pub(crate) mod load;
 pub(crate) mod mixed;
 mod naive;
 
+use classes::class_of;
 pub(crate) use dice::Dice;
 #[allow(unused_imports, reason = "each test file uses its own part")]
 pub(crate) use naive::{earliest, violates_any};
@@ -178,7 +180,8 @@ impl Harness {
         let token = self.requests.len() as u64;
         self.requests.push((stream, Place::Waiting));
         let (now, sent) = (Instant::from_nanos(self.now), Instant::from_nanos(sent));
-        let refused = self.scheduler.handle_sent(now, Arrival { stream, token, at: now }, sent, true);
+        let arrival = Arrival::new(stream, token, now).of_class(class_of(token));
+        let refused = self.scheduler.handle_sent(now, arrival, sent, true);
         refused.into_iter().for_each(|r| self.resolved(r));
         self.settle();
     }
@@ -188,7 +191,7 @@ impl Harness {
         let token = self.requests.len() as u64;
         self.requests.push((stream, Place::Waiting));
         let (now, within) = (Instant::from_nanos(self.now), Span::from_nanos(within));
-        let arrival = Arrival { stream, token, at: now };
+        let arrival = Arrival::new(stream, token, now).of_class(class_of(token));
         let refused = self.scheduler.handle_wanted(now, arrival, (now, within), true);
         refused.into_iter().for_each(|r| self.resolved(r));
         self.settle();
@@ -201,7 +204,8 @@ impl Harness {
         self.unpolled = true;
         let now = Instant::from_nanos(self.now);
         let at = Instant::from_nanos(at);
-        let refused = self.scheduler.handle_arrival(now, Arrival { stream, token, at });
+        let arrival = Arrival::new(stream, token, at).of_class(class_of(token));
+        let refused = self.scheduler.handle_arrival(now, arrival);
         refused.into_iter().for_each(|r| self.resolved(r));
         token
     }
@@ -218,7 +222,7 @@ impl Harness {
     /// The same of a request that came at `at`.
     pub(crate) fn refuse_late(&mut self, stream: StreamId, at: u64) {
         let (now, at) = (Instant::from_nanos(self.now), Instant::from_nanos(at));
-        let arrival = Arrival { stream, token: u64::MAX, at };
+        let arrival = Arrival::new(stream, u64::MAX, at);
         let resolution = self.scheduler.handle_sent(now, arrival, at, false).expect("resolved at once");
         self.requests.push((stream, Place::Ended(resolution.outcome)));
         self.settle();

@@ -358,7 +358,7 @@ mod tests {
         let spec = StreamSpec::promised(ConstraintSet::default(), curve);
         let stream = held.add_stream(now, spec, &view).expect("room");
         for token in 0..2 {
-            held.handle_arrival(now, Arrival { stream, token, at: now }, Said::default(), true);
+            held.handle_arrival(now, Arrival::new(stream, token, now), Said::default(), true);
         }
         held.inhibit_safe_mode(now + Span::from_millis(60_000));
         drop(held);

@@ -158,7 +158,7 @@ impl Service {
                 return None;
             }
             self.record(now, lease, Some(token));
-            let arrival = Arrival { stream: lease.id, token, at: came.min(now) };
+            let arrival = Arrival::new(lease.id, token, came.min(now));
             let refused = scheduler.handle_arrival(now, arrival, said, true);
             lease.promised = lease.spec.demand().is_some() && scheduler.suspension(lease.id).is_none();
             refused
@@ -194,7 +194,7 @@ impl Service {
             retired = self.successor();
             if retired.is_none() {
                 self.record(now, lease, None);
-                let arrival = Arrival { stream: lease.id, token: NOBODY, at: now };
+                let arrival = Arrival::new(lease.id, NOBODY, now);
                 refused = scheduler.handle_arrival(now, arrival, said, false);
             }
         });
