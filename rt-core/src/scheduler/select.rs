@@ -112,7 +112,7 @@ impl Scheduler {
     #[inline(never)]
     fn select(&mut self, now: Instant, worker: WorkerId) {
         let slack = self.slack(now, worker);
-        let Some((wish, granted)) = self.wish(now, worker, slack) else { return };
+        let Some((wish, size, granted)) = self.wish(now, worker, slack) else { return };
         let mut longest = match &self.shield {
             Some(shield) if self.may_prolong(now) => granted.max(self.longest_by(shield, now, worker, slack)),
             _ => granted,
@@ -120,7 +120,7 @@ impl Scheduler {
         if self.selection.is_sparing() {
             longest = longest.min(self.sparing(now, worker));
         }
-        self.take_variant(now, worker, (wish, granted), longest);
+        self.take_variant(now, worker, (wish, size, granted), longest);
     }
 
     /// Has the variant selected for the batch that `worker` starts at `now` and that is due in `slack`, which may take as long as
@@ -131,17 +131,17 @@ impl Scheduler {
         }
     }
 
-    /// What is wished for the batch that `worker` starts, if it is not the base, and the time that it has.
-    fn wish(&mut self, now: Instant, worker: WorkerId, slack: Span) -> Option<(usize, Span)> {
+    /// What is wished for the batch that `worker` starts, if it is not the base; its size, and the time that it has.
+    fn wish(&mut self, now: Instant, worker: WorkerId, slack: Span) -> Option<(usize, usize, Span)> {
+        let (size, waiting) = (self.batch(worker).len(), self.waiting());
         let granted = self.pool.time_granted(now, worker)?;
-        let batch = self.pool.batch(worker);
-        let mut view = BatchView::alike(now, batch.len(), self.waiting.len(), slack);
         let selector = self.selection.selector.as_mut()?;
+        let mut view = BatchView::alike(now, size, waiting, slack);
         if !selector.classes().is_empty() {
-            view.classes = selector.mix(batch);
+            view.classes = selector.mix(self.pool.batch(worker));
         }
         let wish = selector.wish(&view);
-        (wish > 0).then_some((wish, granted))
+        (wish > 0).then_some((wish, size, granted))
     }
 
     /// Takes the variant that is wished for, or the best below it that takes no longer than `longest`; with classes the one of
@@ -150,14 +150,13 @@ impl Scheduler {
         &mut self,
         now: Instant,
         worker: WorkerId,
-        (wish, granted): (usize, Span),
+        (wish, size, granted): (usize, usize, Span),
         longest: Span,
     ) {
         let Some(selector) = &self.selection.selector else { return };
-        let batch = self.pool.batch(worker);
         let chosen = match selector.classes().is_empty() {
-            true => selector.fitting(wish, batch.len(), longest),
-            false => selector.worthiest(now, wish, batch, longest),
+            true => selector.fitting(wish, size, longest),
+            false => selector.worthiest(now, wish, self.pool.batch(worker), longest),
         };
         if let Some((variant, time)) = chosen {
             self.pool.set_variant(worker, variant as u8);

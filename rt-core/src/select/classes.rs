@@ -66,7 +66,7 @@ impl Selector {
     }
 
     /// How many of these requests are of each class.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn mix(&self, batch: &[Request]) -> [u8; MAX_CLASSES] {
         let mut mix = [0; MAX_CLASSES];
         for request in batch {
@@ -84,6 +84,7 @@ impl Selector {
     /// than the slowest up to `wish` does; of equals the one that takes least. Late answers count by what they keep of their
     /// worth, where batches take what they most likely do. With its time bound; `None` for the base, which is always
     /// among them.
+    #[inline(never)]
     #[must_use]
     pub fn worthiest(
         &self,

@@ -6,7 +6,7 @@ use rt_core::{Decay, MAX_CLASSES, MAX_WORTH, Span};
 use weir_engine::ModelSpec;
 
 use super::check::{Check, Refused, all};
-use super::raw;
+use super::{ServiceConfig, raw};
 
 /// A class of requests.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +34,28 @@ impl RequestClass {
         let own = self.accuracy.iter().find(|(name, _)| *name == model.name);
         let accuracy = own.map_or(model.accuracy, |(_, accuracy)| *accuracy);
         self.value * if accuracy.is_nan() { 1.0 } else { accuracy }
+    }
+}
+
+impl ServiceConfig {
+    /// The number of a class.
+    #[must_use]
+    pub fn class_number(&self, name: &str) -> Option<u8> {
+        self.classes.iter().position(|class| class.name == name).map(|class| class as u8)
+    }
+
+    /// From when on an answer to a request of that class is late, and how long it takes at most that is delivered, if its client
+    /// wants it `within` that time: then that is its deadline where it is sooner.
+    #[must_use]
+    pub fn terms(&self, class: u8, within: Option<Span>) -> (Span, Span) {
+        let Some(class) = self.classes.get(usize::from(class)) else {
+            let own = within.map_or(self.deadline, |within| within.min(self.deadline));
+            return (own, own);
+        };
+        match within.filter(|within| *within < class.deadline) {
+            Some(within) => (within, class.decay.reach(within).min(self.deadline)),
+            None => (class.deadline, class.reach),
+        }
     }
 }
 
