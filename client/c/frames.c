@@ -117,7 +117,7 @@ static bool read_classes(reader *in, weir_stream *stream) {
     if (in->at == in->end) return true;
     stream->own_class = (uint8_t)take(in, 1);
     stream->classes = (uint8_t)take(in, 1);
-    if (stream->classes > WEIR_MAX_CLASSES) return false;
+    if (stream->classes > WEIR_MAX_CLASSES || stream->own_class >= stream->classes) return false;
     for (uint8_t i = 0; i < stream->classes; i++) {
         stream->of_class[i].deadline_ns = take(in, 8);
         stream->of_class[i].reach_ns = take(in, 8);

@@ -167,7 +167,7 @@ fn build(p: &Parts) -> Frame<'_> {
             variant: service.clone(),
             inputs: p.tensors[0].clone(),
             outputs: p.tensors[1].clone(),
-            class: if p.classes.is_empty() { 0 } else { p.short[0] as u8 },
+            class: p.short[0].checked_rem(p.classes.len() as u16).unwrap_or(0) as u8,
             classes: p.classes.clone(),
             wanted: None,
             asked: None,

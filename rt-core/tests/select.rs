@@ -254,6 +254,34 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
+
+    /// Classes with deadlines of their own: what is mandatory is answered by the service's, whatever is selected, and missed
+    /// only where its class wanted it sooner.
+    #[test]
+    fn whatever_classes_want_sooner_all_that_is_mandatory_is_answered(setup in setup(), guard in 0u64..4) {
+        let setup = guarded(setup, guard);
+        let (mut dice, deadline) = (Dice(setup.seed ^ 60), setup.config.deadline.as_nanos());
+        let variants = variants(&setup.config.workers[0], &mut dice);
+        let selector = classed(Selector::greedy(variants).expect("valid"), deadline, &mut dice);
+        let mut bench = Bench::new(&setup);
+        bench.harness.timer_delay = guard;
+        bench.harness.wanted = (0..dice.within(1, 8)).map(|_| dice.within(0, deadline + 3)).collect();
+        bench.harness.scheduler.set_shield(Some(shield_of(&setup, &setup.streams))).expect("made for it");
+        bench.harness.scheduler.set_selector(Some(selector)).expect("made for it");
+        bench.harness.longer = Some(Box::new(|scheduler, _, worker, _| scheduler.granted(worker).as_nanos()));
+        bench.attack(&setup, 4_000);
+        for missed in bench.harness.mandatory_misses() {
+            prop_assert_eq!(missed.outcome, Outcome::Missed(rt_core::MissReason::Late));
+            let (at, _) = bench.harness.resolutions.iter().find(|(_, r)| *r == missed).expect("resolved");
+            prop_assert!(missed.request.wanted.as_nanos() < *at && *at <= missed.request.deadline.as_nanos());
+        }
+        prop_assert!(bench.harness.causes().iter().all(|(_, cause)| *cause == Cause::ConstraintViolated));
+        prop_assert_eq!(bench.harness.scheduler.safe_mode().breaches(), 0);
+    }
+}
+
 /// One worker, 2 a request or 9 with either of two more variants, each of which one class is better off with.
 #[test]
 fn a_batch_has_the_variant_that_its_own_mix_is_worth_most_with() {

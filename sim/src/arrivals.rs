@@ -47,7 +47,7 @@ pub enum ArrivalsError {
 }
 
 impl Arrivals {
-    /// Reads lines `time,stream`, in order of time, with the time in the problem's unit. A first line that says
+    /// Reads lines `time,stream` or `time,stream,class`, in order of time, with the time in the problem's unit. A first line that says
     /// just that, empty lines, and those that begin with `#` are left out. A name that is no stream's is a
     /// stream that is promised nothing, if the problem allows background.
     ///
@@ -114,7 +114,8 @@ impl Arrivals {
         unit: Unit,
         background: impl Fn(&[String], &str) -> Result<(), String>,
     ) -> Result<Self, ArrivalsError> {
-        let mut lines = Lines::new(csv, &["time", "stream"]);
+        // The class of a request is of no matter here.
+        let mut lines = Lines::of_least(csv, &["time", "stream", "class"], 2);
         let (declared, mut read) = (self.streams.len(), self);
         let mut indices: HashMap<String, usize> =
             read.streams.iter().cloned().enumerate().map(|(index, name)| (name, index)).collect();
@@ -211,8 +212,11 @@ mod tests {
             refusal(false, "0,s0\n\n2,s0\n1.5,s1"),
             "line 4: time = 1.5: must not be before the time of the line above"
         );
-        assert_eq!(refusal(false, "0,s0,5"), "line 1: line = 0,s0,5: must be time,stream");
-        assert_eq!(refusal(false, "0"), "line 1: line = 0: must be time,stream");
+        assert_eq!(
+            refusal(false, "0,s0,5,6"),
+            "line 1: line = 0,s0,5,6: must be time,stream or time,stream,class"
+        );
+        assert_eq!(refusal(false, "0"), "line 1: line = 0: must be time,stream or time,stream,class");
         assert_eq!(refusal(false, "0,s0\ntime,stream"), "line 2: time = time: is no number");
         assert_eq!(refusal(false, "-1,s0"), "line 1: time = -1: must not be negative");
         assert_eq!(refusal(false, "1e-7,s0"), "line 1: time = 1e-7: must be a whole number of nanoseconds");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::codec::{Reader, Writer};
-use super::{DataType, MAX_CLASSES, MAX_DIMENSIONS, MAX_NAME, MAX_TENSORS, WireError};
+use super::{DataType, Kind, MAX_CLASSES, MAX_DIMENSIONS, MAX_NAME, MAX_TENSORS, WireError};
 use crate::types::{ClassInfo, StreamInfo, TensorInfo};
 
 /// Lists above their limit are cut.
@@ -33,6 +33,9 @@ fn read_classes(fields: &mut Reader<'_>) -> Result<(u8, Vec<ClassInfo>), WireErr
         return Ok((0, Vec::new()));
     }
     let (own, count) = (fields.u8("class")?, fields.count("classes", MAX_CLASSES)?);
+    if usize::from(own) >= count {
+        return Err(WireError::Class { kind: Kind::Registered, class: own, classes: count });
+    }
     let classes: Result<_, _> = (0..count)
         .map(|_| {
             let deadline = Duration::from_nanos(fields.u64("class deadline_ns")?);

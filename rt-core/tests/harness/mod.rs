@@ -100,6 +100,8 @@ pub(crate) struct Harness {
     pub(crate) batches: Vec<(u64, usize)>,
     /// Lets batches take longer, if set; and the bounds that they had.
     pub(crate) longer: Option<Longer>,
+    /// By class within what time answers are wanted; the deadline if there is nothing.
+    pub(crate) wanted: Vec<u64>,
     bounds: Vec<u64>,
     wake: Option<u64>,
     /// Whether something was fed that calls for a poll before time goes on.
@@ -125,6 +127,7 @@ impl Harness {
             begun: Vec::new(),
             batches: Vec::new(),
             longer: None,
+            wanted: Vec::new(),
             bounds: Vec::new(),
             wake: None,
             unpolled: false,
@@ -205,7 +208,13 @@ impl Harness {
         let now = Instant::from_nanos(self.now);
         let at = Instant::from_nanos(at);
         let arrival = Arrival::new(stream, token, at).of_class(class_of(token));
-        let refused = self.scheduler.handle_arrival(now, arrival);
+        let refused = match self.wanted.len() {
+            0 => self.scheduler.handle_arrival(now, arrival),
+            classes => {
+                let within = Span::from_nanos(self.wanted[usize::from(arrival.class) % classes]);
+                self.scheduler.handle_wanted(now, arrival, (at, within), true)
+            }
+        };
         refused.into_iter().for_each(|r| self.resolved(r));
         token
     }

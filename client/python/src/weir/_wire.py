@@ -154,8 +154,8 @@ class Body:
         if self.at == len(self.frame.body):
             return 0, ()
         own, count = self.take("BB")
-        if count > 16:
-            raise ProtocolError(f"{count} classes, at most 16")
+        if count > 16 or own >= count:
+            raise ProtocolError(f"class {own} of {count} classes, at most 16")
         times = []
         for _ in range(count):
             deadline_ns, reach_ns = self.take("QQ")

@@ -83,7 +83,7 @@ impl Recording {
                 let count = note.trim().strip_suffix(" arrivals not recorded").and_then(|n| n.parse().ok());
                 missing = missing.saturating_add(count.unwrap_or(0));
             } else if !line.is_empty()
-                && line != "time,stream"
+                && !matches!(line, "time,stream" | "time,stream,class")
                 && let Some(&(at, stream)) = arrivals.next()
             {
                 streams[stream].seen.came(at);

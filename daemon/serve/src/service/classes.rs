@@ -16,7 +16,8 @@ use super::registry::{Refusal, refuse};
 pub struct Classes {
     /// The names, in the order of the numbers that its requests have.
     told: Arc<[String]>,
-    /// The one that it asked for when it registered.
+    /// The one that it asked for when it registered, or was told that its requests are of; none of a stream that is reserved, of
+    /// which the configuration says it.
     asked: Option<Arc<str>>,
     /// What numbers they have now; none of what is no more.
     now: [Option<u8>; MAX_CLASSES],
@@ -33,6 +34,9 @@ impl Classes {
         if let Some(name) = asked.filter(|name| config.class_number(name).is_none()) {
             return Err(refuse(RefusalCode::UnknownClass, unknown(config, &format!("{name:?}"))));
         }
+        let is_reserved = config.reserved.iter().any(|reserved| reserved.name == stream);
+        let first = config.classes.first().filter(|_| !is_reserved).map(|class| &*class.name);
+        let asked = asked.or(first);
         let told = config.classes.iter().map(|class| class.name.clone()).collect();
         let mut classes = Self { told, asked: asked.map(Into::into), ..Self::default() };
         classes.follow(config, stream);
@@ -88,11 +92,11 @@ pub(super) struct ClassCounts {
 
 /// The same of all classes of a service, those of whom it takes over from among them.
 #[derive(Debug, Default)]
-pub(super) struct ByClass(Vec<(String, Arc<ClassCounts>)>);
+pub(super) struct ByClass(Vec<(Arc<str>, Arc<ClassCounts>)>);
 
 impl ByClass {
     pub(super) fn new(plan: &ServicePlan) -> Self {
-        Self(plan.config.classes.iter().map(|class| (class.name.clone(), Arc::default())).collect())
+        Self(plan.config.classes.iter().map(|class| (class.name.as_str().into(), Arc::default())).collect())
     }
 
     /// What has the name of one of `before` goes on with its counts.
@@ -102,6 +106,11 @@ impl ByClass {
                 *counts = Arc::clone(known);
             }
         }
+    }
+
+    /// The name of a class, if there is such.
+    pub(super) fn name(&self, class: u8) -> Option<&Arc<str>> {
+        self.0.get(usize::from(class)).map(|(name, _)| name)
     }
 
     /// A request of this class was missed.
@@ -130,7 +139,7 @@ impl ByClass {
     }
 
     pub(super) fn status(&self, config: &ServiceConfig) -> Vec<status::Class> {
-        let told = |(class, (_, counts)): (&RequestClass, &(String, Arc<ClassCounts>))| {
+        let told = |(class, (_, counts)): (&RequestClass, &(Arc<str>, Arc<ClassCounts>))| {
             let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
             let (answered, missed) = (count(&counts.answered), count(&counts.missed));
             let requests = answered + missed;
@@ -172,7 +181,8 @@ mod tests {
         let before = config(&["clean", "noisy", "torn"], "noisy");
         let mut told = Classes::of(&before, "cam", None).expect("as reserved");
         let mut asked = Classes::of(&before, "cam", Some("torn")).expect("a class");
-        assert_eq!([told.own(), asked.own()], [1, 2]);
+        let mut first = Classes::of(&before, "any", None).expect("the first");
+        assert_eq!([told.own(), asked.own(), first.own()], [1, 2, 0]);
         assert_eq!(
             [None, Some(0), Some(2), Some(3)].map(|class| told.find(class)),
             [Some(1), Some(0), Some(2), None]
@@ -181,7 +191,8 @@ mod tests {
         let after = config(&["torn", "new", "clean"], "new");
         told.follow(&after, "cam");
         asked.follow(&after, "cam");
-        assert_eq!([told.own(), asked.own()], [1, 0]);
+        first.follow(&after, "any");
+        assert_eq!([told.own(), asked.own(), first.own()], [1, 0, 2]);
         assert_eq!([Some(0), Some(1), Some(2)].map(|class| told.find(class)), [Some(2), None, Some(0)]);
         let refusal = Classes::of(&after, "cam", Some("noisy")).expect_err("no more");
         assert_eq!(refusal.code, RefusalCode::UnknownClass);

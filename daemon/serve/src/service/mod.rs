@@ -174,7 +174,7 @@ impl Service {
             if taken.is_err() {
                 return None;
             }
-            self.record(now, lease, Some(token));
+            self.record(now, (lease, meant.class), Some(token));
             let arrival = Arrival::new(lease.id, token, came.min(now));
             let refused = scheduler.handle_arrival(now, arrival, meant, true);
             lease.promised = lease.spec.demand().is_some() && scheduler.suspension(lease.id).is_none();
@@ -210,9 +210,10 @@ impl Service {
         self.with_scheduler(effects, |scheduler, now| {
             retired = self.successor();
             if retired.is_none() {
-                self.record(now, lease, None);
+                let meant = lease.meant(&self.plan.config, said);
+                self.record(now, (lease, meant.class), None);
                 let arrival = Arrival::new(lease.id, NOBODY, now);
-                refused = scheduler.handle_arrival(now, arrival, lease.meant(&self.plan.config, said), false);
+                refused = scheduler.handle_arrival(now, arrival, meant, false);
             }
         });
         if let Some(next) = retired {
