@@ -12,7 +12,7 @@
 
 /* A connection is opened, and where that is wanted opened again after it has ended, with the streams that it had. */
 
-enum { FIRST_FRAME = 4 << 20, OLDEST_VERSION = 1, VERSION = 4, NAME_IN_USE = 6 };
+enum { FIRST_FRAME = 4 << 20, OLDEST_VERSION = 1, VERSION = 5, NAME_IN_USE = 6 };
 /* Milliseconds between attempts to register a stream whose name is in use: mostly by the connection before, whose end the daemon has
  * not seen yet. The first is doubled up to the last. */
 enum { FIRST_PAUSE = 10, LAST_PAUSE = 320 };

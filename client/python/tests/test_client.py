@@ -491,7 +491,7 @@ class Bytes(unittest.TestCase):
         self.assertEqual(told, weir.SafeMode("lanes", "safe-mode", True, *evidence))
 
     def test_daemons_of_all_versions_are_spoken_to(self) -> None:
-        for version, known in [(0, False), (1, True), (2, True), (3, True), (4, True), (5, False)]:
+        for version, known in [(0, False), (1, True), (2, True), (3, True), (4, True), (5, True), (6, False)]:
             body = struct.pack("<HHIQ", version, 0, 1 << 20, 0) + wire.string("weir")
             if known:
                 self.assertEqual(wire.welcome(wire.Frame(wire.WELCOME, 1, body)), (version, 1 << 20, 0, "weir"))

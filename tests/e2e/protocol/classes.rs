@@ -2,8 +2,10 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
-use crate::harness::{DAEMON, Daemon, Deployment, best_effort, eventually, not_checked};
+use crate::harness::{DAEMON, Daemon, Deployment, best_effort, eventually, not_checked, weir};
+use rustix::process::Signal;
 use serde_json::Value;
 use weir_client::blocking::Client;
 use weir_client::{Error, Outcome, RefusalCode, Registration, StreamInfo};
@@ -180,27 +182,39 @@ fn a_call_of_the_open_inference_protocol_names_its_class() {
 }
 
 #[test]
-fn load_infer_and_status_tell_of_classes() {
+fn load_infer_and_status_tell_of_classes_and_a_recording_names_them() {
     let place = place(&["plain", "soft", "hard"], "");
-    let _daemon = place.serve();
-    let socket = place.socket();
-    let socket = socket.to_str().expect("a path");
-    let one = ["infer", "digits", "--class", "soft", "--json", "--socket", socket];
-    let one: Value = serde_json::from_str(&place.succeed(&one)).expect("JSON");
+    let recorded = std::fs::read_to_string(place.config()).expect("it is there");
+    place.configure(recorded.replace("guard = \"1s\"\n", "guard = \"1s\"\nrecord = \"arrivals.csv\"\n"));
+    let mut daemon = place.serve();
+    let say = |arguments: &[&str]| -> (bool, String) {
+        let output = Command::new(weir()).args(arguments).arg("--socket").arg(place.socket()).output();
+        let output = output.expect("weir can be run");
+        let text = if output.status.success() { output.stdout } else { output.stderr };
+        (output.status.success(), String::from_utf8(text).expect("UTF-8"))
+    };
+    let (_, one) = say(&["infer", "digits", "--class", "soft", "--json"]);
+    let one: Value = serde_json::from_str(&one).expect("JSON");
     assert_eq!((&one["served"], &one["late"]), (&Value::Bool(true), &Value::Bool(true)));
-    let wrong = place.fail(&["infer", "digits", "--class", "torn", "--socket", socket]);
-    assert!(wrong.contains("torn") && wrong.contains("soft"), "{wrong}");
-    let mix = ["load", "digits", "--mix", "--rate", "10", "--duration", "3s", "--json", "--socket", socket];
-    let report: Value = serde_json::from_str(&place.succeed(&mix)).expect("JSON");
+    let (right, wrong) = say(&["infer", "digits", "--class", "torn"]);
+    assert!(!right && wrong.contains("torn") && wrong.contains("soft"), "{wrong}");
+    let (_, report) = say(&["load", "digits", "--mix", "--rate", "10", "--duration", "3s", "--json"]);
+    let report: Value = serde_json::from_str(&report).expect("JSON");
     let classes = report["classes"].as_array().expect("classes");
     let names: Vec<_> = classes.iter().map(|class| class["class"].as_str().expect("a name")).collect();
     assert_eq!(names, ["plain", "soft", "hard"], "{report}");
     let sum = |field: &str| classes.iter().map(|class| class[field].as_u64().expect("a count")).sum::<u64>();
-    assert_eq!(
-        [sum("scheduled"), sum("answered")],
-        ["scheduled", "answered"].map(|of| report[of].as_u64().expect("a count"))
-    );
-    assert_eq!(classes[2]["answered"], 0, "{report}");
-    let status = place.succeed(&["status", "--socket", socket]);
+    let all = ["scheduled", "answered"].map(|of| report[of].as_u64().expect("a count"));
+    assert_eq!([sum("scheduled"), sum("answered")], all);
+    assert_eq!((&classes[2]["answered"], &classes[2]["worth"]), (&0.into(), &0.0.into()), "{report}");
+    let (_, status) = say(&["status"]);
     assert!(status.contains("soft") && status.contains("of them late"), "{status}");
+    // What was noted is in the file once it has ended by itself.
+    daemon.signal(Signal::TERM);
+    assert!(daemon.wait().success());
+    let lines = std::fs::read_to_string(place.path("arrivals.csv")).expect("a recording");
+    let recorded =
+        |class: &str| lines.lines().filter(|line| line.ends_with(&format!(",{class}"))).count() as u64;
+    let sent = |class: usize| classes[class]["scheduled"].as_u64().expect("a count");
+    assert_eq!(["plain", "soft", "hard"].map(recorded), [sent(0), sent(1) + 1, sent(2)], "{lines}");
 }

@@ -107,7 +107,10 @@ fn a_service_of_several_kinds_of_workers_has_classes_as_any_other() {
     let config = parse(&kinds.replace(variants, "").replace("large = 0.93", "small = 0.93")).expect("good");
     let service = &config.services[0];
     assert_eq!((service.kinds.len(), service.classes.len()), (2, 3));
-    assert_eq!(service.classes, parse(&GOOD.replace("large = 0.93", "small = 0.93")).expect("good").services[0].classes);
+    assert_eq!(
+        service.classes,
+        parse(&GOOD.replace("large = 0.93", "small = 0.93")).expect("good").services[0].classes
+    );
     assert!(crate::models::resolve_models(&config).is_ok());
 }
 
