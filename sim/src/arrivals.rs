@@ -6,7 +6,7 @@ use std::io::Read;
 use planner::problem::raw::Unit;
 use planner::problem::shared::Service;
 use planner::{PipelineProblem, Problem, SharedProblem};
-use rt_core::Instant;
+use rt_core::{Instant, MAX_CLASSES};
 
 use crate::lines::{Lines, MAX_BYTES};
 use crate::record::MAX_STREAMS;
@@ -15,12 +15,16 @@ use crate::record::MAX_STREAMS;
 pub const MAX_ARRIVALS: usize = 10_000_000;
 
 /// Arrivals in order, and the streams that they name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arrivals {
     /// The problem's streams in its order, then those of no promise as they are first named.
     pub streams: Vec<String>,
     /// Instant of each, and its stream as an index into `streams`.
     pub list: Vec<(Instant, usize)>,
+    /// The classes of requests that lines name, as they are first named.
+    pub classes: Vec<String>,
+    /// Of each arrival the place of its class among these, if its line names one.
+    pub of: Vec<Option<u8>>,
 }
 
 /// Why something is no list of arrivals.
@@ -96,7 +100,7 @@ impl Arrivals {
             }
         };
         let streams = problem.streams.iter().map(|(name, _)| name.clone()).collect();
-        Self { streams, list: Vec::new() }.and(csv, problem.raw.unit, background)
+        Self { streams, ..Self::default() }.and(csv, problem.raw.unit, background)
     }
 
     /// The same of a recording by itself, with times in nanoseconds: all streams are as they are first named.
@@ -104,7 +108,7 @@ impl Arrivals {
     /// # Errors
     /// As [`Arrivals::read`], but for names.
     pub fn recorded(csv: impl Read) -> Result<Self, ArrivalsError> {
-        Self { streams: Vec::new(), list: Vec::new() }.and(csv, Unit::Ns, |_, _| Ok(()))
+        Self::default().and(csv, Unit::Ns, |_, _| Ok(()))
     }
 
     /// With the lines of a file; `background` refuses the names that no stream of no promise may have.
@@ -114,7 +118,6 @@ impl Arrivals {
         unit: Unit,
         background: impl Fn(&[String], &str) -> Result<(), String>,
     ) -> Result<Self, ArrivalsError> {
-        // The class of a request is of no matter here.
         let mut lines = Lines::of_least(csv, &["time", "stream", "class"], 2);
         let (declared, mut read) = (self.streams.len(), self);
         let mut indices: HashMap<String, usize> =
@@ -136,15 +139,33 @@ impl Arrivals {
                     read.streams.len() - 1
                 }
             };
+            let class = match line.optional(2) {
+                None => None,
+                Some(name) => Some(
+                    read.class(name)
+                        .ok_or_else(|| line.refuse(2, format!("at most {MAX_CLASSES} classes")))?,
+                ),
+            };
             read.list.push((instant, index));
+            read.of.push(class);
         }
         Ok(read)
+    }
+
+    /// The place of a class, which is a new one if there is room.
+    fn class(&mut self, name: &str) -> Option<u8> {
+        let known = self.classes.iter().position(|class| class == name);
+        let place = known.unwrap_or_else(|| {
+            self.classes.push(name.to_owned());
+            self.classes.len() - 1
+        });
+        (place < MAX_CLASSES).then_some(place as u8)
     }
 
     /// No arrivals yet.
     pub(crate) fn of(problem: &Problem) -> Self {
         let streams = problem.streams.iter().map(|(name, _)| name.clone()).collect();
-        Self { streams, list: Vec::new() }
+        Self { streams, ..Self::default() }
     }
 
     /// The same for services that share workers.
@@ -153,7 +174,7 @@ impl Arrivals {
             let named = |(stream, _): &(String, _)| format!("{}/{stream}", service.name);
             service.streams.iter().map(named).collect::<Vec<_>>()
         };
-        Self { streams: problem.services.iter().flat_map(of).collect(), list: Vec::new() }
+        Self { streams: problem.services.iter().flat_map(of).collect(), ..Self::default() }
     }
 }
 

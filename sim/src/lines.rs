@@ -103,6 +103,11 @@ impl<'a> Line<'a> {
         &self.record[field]
     }
 
+    /// The same of one that a line may leave out.
+    pub(crate) fn optional(&self, field: usize) -> Option<&'a str> {
+        self.record.get(field)
+    }
+
     /// A field that is the time of an arrival in `unit`.
     pub(crate) fn span(&self, field: usize, unit: Unit) -> Result<Span, ArrivalsError> {
         let number = self.text(field).parse::<Number>().map_err(|e| e.to_string());

@@ -64,7 +64,7 @@ impl Recording {
     }
 
     fn of(text: &str) -> Result<Self> {
-        let Arrivals { streams: names, list } = Arrivals::recorded(text.as_bytes())?;
+        let Arrivals { streams: names, list, .. } = Arrivals::recorded(text.as_bytes())?;
         let named = |name: &String| Recorded { name: name.clone(), declared: None, seen: Seen::default() };
         let mut streams: Vec<_> = names.iter().map(named).collect();
         let places: HashMap<_, _> = names.iter().map(String::as_str).zip(0..).collect();
