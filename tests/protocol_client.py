@@ -17,20 +17,21 @@ import tempfile
 import time
 
 HELLO, REGISTER, UNREGISTER, SUBMIT, SUBSCRIBE, STATUS, PING, ARENA, SUBMIT_SHARED, ALARM = range(1, 11)
-SUBMIT_AT, SUBMIT_SHARED_AT = 11, 12
+SUBMIT_AT, SUBMIT_SHARED_AT, SUBMIT_OF, SUBMIT_SHARED_OF = range(11, 15)
 WELCOME, REGISTERED, UNREGISTERED, RESULT, MISS, SUBSCRIBED = range(128, 134)
-STATUS_REPLY, PONG, REFUSED, ERROR, MAPPED, ALARMED = range(134, 140)
+STATUS_REPLY, PONG, REFUSED, ERROR, MAPPED, ALARMED, RESULT_LATE = range(134, 141)
 EVENT_SAFE_MODE, EVENT_MISSES_LEFT, EVENTS_LOST, EVENT_SUSPENSION = range(160, 164)
 NO_CONSTRAINT = 0xFFFFFFFF
 F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2  # of linux/fcntl.h
 
 # What the daemon sends: the types are those of `struct`, `s` a string of the protocol, `t` a list of tensors,
-# `*` the rest of the body.
+# `c` what is told of classes, if anything is, `*` the rest of the body.
 LAYOUTS = {
     WELCOME: "version:H reserved:H max_frame:I max_arena:Q daemon:s",
     REGISTERED: "stream:I input_bytes:I deadline_ns:Q output_bytes:I guaranteed:I of:I accuracy:f variant:s"
-    " inputs:t outputs:t",
+    " inputs:t outputs:t classes:c",
     RESULT: "stream:I misses_left:I sequence:Q queued_ns:Q run_ns:Q batch:H variant:H skipped:I output:*",
+    RESULT_LATE: "stream:I misses_left:I sequence:Q queued_ns:Q run_ns:Q batch:H variant:H skipped:I output:*",
     MISS: "stream:I misses_left:I sequence:Q reason:H",
     STATUS_REPLY: "json:*",
     REFUSED: "code:H text:s",
@@ -68,6 +69,24 @@ constraints = [{ any-miss = { m = 1, k = 2 } }]
 [[service.stream]]
 name = "cam0"
 arrivals = [{ window = { count = 5, length = "100ms" } }]
+[[service]]
+name = "classed"
+engine = "simulated"
+simulated = { times = ["20ms"], input = 4, output = 4 }
+deadline = "5s"
+guard = "1s"
+[[service.class]]
+name = "plain"
+[[service.class]]
+name = "soft"
+deadline = "10ms"
+decay = { step = { part = 0.5, cutoff = 100.0 } }
+[[service.class]]
+name = "hard"
+deadline = "10ms"
+[[service.stream]]
+name = "soft0"
+class = "soft"
 """
 
 
@@ -82,6 +101,8 @@ class Answer:
                 value, at = body[at:], len(body)
             elif form == "s":
                 value, at = string_at(body, at)
+            elif form == "c":
+                value, at = classes_at(body, at)
             elif form == "t":
                 value, at = tensors_at(body, at)
             else:
@@ -111,6 +132,18 @@ def tensors_at(body, at):
     return tensors, at
 
 
+def classes_at(body, at):
+    """The stream's own class and a list of (name, deadline, reach), and where it ends; None where nothing is left."""
+    if at == len(body):
+        return None, at
+    classes, (own, count), at = [], body[at : at + 2], at + 2
+    for _ in range(count):
+        times = struct.unpack_from("<QQ", body, at)
+        name, at = string_at(body, at + 16)
+        classes.append((name, *times))
+    return (own, classes), at
+
+
 def frame(kind, ident, body=b"", flags=0):
     return struct.pack("<IHHQ", len(body), kind, flags, ident) + body
 
@@ -120,14 +153,15 @@ def string(text):
     return struct.pack("<H", len(data)) + data
 
 
-def hello(low=1, high=4):
+def hello(low=1, high=5):
     return b"WEIR" + struct.pack("<HH", low, high) + string("protocol_client")
 
 
-def register(service, stream, constraints=(), arrivals=()):
+def register(service, stream, constraints=(), arrivals=(), of=None):
     body = string(service) + string(stream) + bytes([len(constraints)])
     body += b"".join(struct.pack("<BII", *c) for c in constraints) + bytes([len(arrivals)])
-    return body + b"".join(struct.pack("<BQQ", *a) for a in arrivals)
+    body += b"".join(struct.pack("<BQQ", *a) for a in arrivals)
+    return body if of is None else body + string(of)
 
 
 class Client:
@@ -234,6 +268,10 @@ def submit(stream, *values):
 
 def submit_at(stream, *values, ago_ns=0):
     return struct.pack("<IIQ%df" % len(values), stream, 0, time.monotonic_ns() - ago_ns, *values)
+
+
+def submit_of(stream, number, *values):
+    return struct.pack("<IIQQ%df" % len(values), stream, 0, time.monotonic_ns(), number, *values)
 
 
 class Checks:
@@ -362,6 +400,46 @@ class Checks:
         right = older.welcome.version == 2 and [f.kind for f in frames] == [ERROR] and frames[0].code == 2
         self.check("version 2: SUBMIT_AT is not known", right, frames)
 
+    def classes(self):
+        """Requests of several classes: one batch takes 20 ms, which is too late for two of them."""
+        told = [("plain", 5 * 10**9, 5 * 10**9), ("soft", 10**7, 101 * 10**7), ("hard", 10**7, 10**7)]
+        values = (1.0, 2.0, 3.0, 4.0)
+        with Client(self.path, version=5) as newest:
+            own = newest.ask(REGISTER, register("classed", "own", of="hard"))
+            self.check("REGISTERED: classes, and the stream's own", own.classes == (2, told), own)
+            other = newest.ask(REGISTER, register("classed", "other", of="none"))
+            self.check("REGISTER: refused: unknown class", other.kind == REFUSED and other.code == 17, other)
+            plain = newest.ask(SUBMIT_OF, submit_of(own.stream, 0, *values))
+            self.check("SUBMIT_OF: in time", plain.kind == RESULT and plain.output == struct.pack("<4f", *values), plain)
+            late = newest.ask(SUBMIT_OF, submit_of(own.stream, 1, *values))
+            right = late.kind == RESULT_LATE and late.queued_ns + late.run_ns > 10**7
+            self.check("SUBMIT_OF: late, and delivered", right and late.output == plain.output, late)
+            for kind, body in ((SUBMIT, submit(own.stream, *values)), (SUBMIT_OF, submit_of(own.stream, 2, *values))):
+                missed = newest.ask(kind, body)
+                self.check("a hard class: missed", missed.kind == MISS, missed)
+            gone = newest.ask(SUBMIT_OF, submit_of(own.stream, 3, *values))
+            self.check("SUBMIT_OF: refused: unknown class", gone.kind == REFUSED and gone.code == 17, gone)
+            free = newest.ask(REGISTER, register("null", "classless"))
+            none = newest.ask(SUBMIT_OF, submit_of(free.stream, 0, *values))
+            self.check("SUBMIT_OF: refused: no classes", none.kind == REFUSED and none.code == 17, none)
+            self.check("REGISTERED: no classes", free.classes is None, free)
+            status = json.loads(newest.ask(STATUS).json.decode("utf-8"))["services"][1]["classes"]
+            seen = [(c["name"], c["requests"], c["answered"], c["late"], c["missed"]) for c in status]
+            right = seen == [("plain", 1, 1, 0, 0), ("soft", 1, 1, 1, 0), ("hard", 2, 0, 0, 2)]
+            self.check("STATUS: classes", right and [c["worth"] for c in status] == [1.0, 0.5, 0.0], status)
+        with Client(self.path, version=4) as older:
+            soft0 = older.ask(REGISTER, register("classed", "soft0"))
+            self.check("version 4: REGISTERED without classes", soft0.kind == REGISTERED and soft0.classes is None, soft0)
+            answer = older.ask(SUBMIT, submit(soft0.stream, *values))
+            self.check("version 4: a late answer is a RESULT as any", answer.kind == RESULT, answer)
+            older.raw(frame(SUBMIT_OF, 9, submit_of(soft0.stream, 0, *values)))
+            frames = older.farewell()
+        self.check("version 4: SUBMIT_OF is not known", [f.code for f in frames if f.kind == ERROR] == [2], frames)
+        with Client(self.path, version=4) as older:
+            older.raw(frame(REGISTER, 9, register("classed", "x", of="soft")))
+            frames = older.farewell()
+        self.check("version 4: no class in REGISTER", [f.code for f in frames if f.kind == ERROR] == [2], frames)
+
     def calm(self, seconds=5.0):
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -417,7 +495,7 @@ class Checks:
 
     def breaking(self):
         for name, code, first, data in (
-            ("no common version", 1, True, frame(HELLO, 1, hello(5, 9))),
+            ("no common version", 1, True, frame(HELLO, 1, hello(6, 9))),
             ("first frame not HELLO", 7, True, frame(PING, 1)),
             ("other magic", 2, True, frame(HELLO, 1, b"RIEW" + hello()[4:])),
             ("garbage instead of HELLO", 3, True, b"GET / HTTP/1.1\r\n\r\n" * 9),
@@ -508,7 +586,7 @@ def main():
             daemon = checks.daemon = subprocess.Popen([weir, "serve", config, "--quiet"])
             checks.check("weir serve: a socket that takes connections", listening(daemon, path))
             steps = (checks.opening, checks.registering, checks.submitting, checks.flooding, checks.counting)
-            steps += (checks.sending, checks.sharing, checks.breaking, checks.crowding, checks.leaving, checks.stopping)
+            steps += (checks.sending, checks.classes, checks.sharing, checks.breaking, checks.crowding, checks.leaving, checks.stopping)
             for step in steps:
                 try:
                     step()

@@ -98,6 +98,26 @@ static void other_types_go_and_come(void) {
     CHECK(answer.output_bytes == sizeof payload && memcmp(answer.output, payload, sizeof payload) == 0);
 }
 
+/* A batch takes 40 ms, the deadline of the soft class is 10 ms. */
+static void requests_are_of_classes(void) {
+    weir_stream classed;
+    weir_answer answer;
+    const float zeros[2] = {0};
+    CHECK(best_effort("classed", "c-classed", &classed) == WEIR_OK && classed.classes == 2 && classed.own_class == 0);
+    CHECK(strcmp(classed.of_class[1].name, "soft") == 0 && classed.of_class[1].deadline_ns == 10000000);
+    CHECK(classed.of_class[0].reach_ns == 20000000000 && classed.of_class[1].reach_ns == 1010000000);
+    CHECK(weir_infer(client, &classed, zeros, &answer) == WEIR_OK && answer.kind == WEIR_RESULT && !answer.late);
+    CHECK(weir_set_class(client, &classed, "torn") == WEIR_INVALID && strstr(weir_error(client), "no class torn") != NULL);
+    CHECK(weir_set_class(client, &classed, "soft") == WEIR_OK);
+    CHECK(weir_infer(client, &classed, zeros, &answer) == WEIR_OK && answer.kind == WEIR_RESULT && answer.late);
+    CHECK(answer.output_bytes == sizeof zeros && weir_set_class(client, &classed, NULL) == WEIR_OK);
+    CHECK(weir_infer(client, &classed, zeros, &answer) == WEIR_OK && answer.kind == WEIR_RESULT && !answer.late);
+    /* What a reload has taken away is refused by the daemon. */
+    classed.asked_class = 9;
+    CHECK(weir_infer(client, &classed, zeros, &answer) == WEIR_REFUSED);
+    CHECK(strcmp(weir_refusal(weir_refusal_code(client)), "unknown-class") == 0);
+}
+
 static void requests_are_answered_inline(void) {
     uint8_t payload[36] = {0};
     weir_answer answer;
@@ -259,6 +279,7 @@ int main(int argc, char **argv) {
     errors_say_why(argv[1]);
     tensors_are_told();
     other_types_go_and_come();
+    requests_are_of_classes();
     requests_are_answered_inline();
     requests_are_answered_in_the_arena();
     nothing_is_lost_while_something_else_is_waited_for();

@@ -102,6 +102,8 @@ weir_status ready(weir_client *client);
 /* Notes that the REGISTER in `out` has been granted as `stream`, if it is to be registered again. */
 weir_status remember(weir_client *client, weir_stream *stream);
 void forget(weir_client *client, const weir_stream *stream);
+/* The class of that name, counted from 1; 0 if there is none. */
+uint8_t class_of(const weir_stream *stream, const char *name);
 /* WEIR_INVALID where streams are registered again, and this is none of those. */
 weir_status holds(weir_client *client, const weir_stream *stream);
 

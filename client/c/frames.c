@@ -112,6 +112,20 @@ static bool read_tensors(reader *in, uint8_t *count, weir_tensor *tensors, uint3
     return !in->failed;
 }
 
+/* What is behind the tensors, if anything is. */
+static bool read_classes(reader *in, weir_stream *stream) {
+    if (in->at == in->end) return true;
+    stream->own_class = (uint8_t)take(in, 1);
+    stream->classes = (uint8_t)take(in, 1);
+    if (stream->classes > WEIR_MAX_CLASSES || stream->own_class >= stream->classes) return false;
+    for (uint8_t i = 0; i < stream->classes; i++) {
+        stream->of_class[i].deadline_ns = take(in, 8);
+        stream->of_class[i].reach_ns = take(in, 8);
+        take_string(in, stream->of_class[i].name, sizeof stream->of_class[i].name);
+    }
+    return true;
+}
+
 bool read_stream(reader *in, weir_stream *stream) {
     memset(stream, 0, sizeof *stream);
     stream->id = (uint32_t)take(in, 4);
@@ -124,7 +138,8 @@ bool read_stream(reader *in, weir_stream *stream) {
     memcpy(&stream->accuracy, &accuracy, sizeof accuracy);
     take_string(in, stream->variant, sizeof stream->variant);
     return read_tensors(in, &stream->inputs, stream->input, stream->input_bytes) &&
-           read_tensors(in, &stream->outputs, stream->output, stream->output_bytes) && all_read(in);
+           read_tensors(in, &stream->outputs, stream->output, stream->output_bytes) && read_classes(in, stream) &&
+           all_read(in);
 }
 
 /* Both kinds of change have the same fields. */
@@ -155,7 +170,9 @@ bool read_answer(header head, reader in, weir_answer *answer) {
     answer->id = head.id;
     switch (head.kind) {
         case RESULT:
+        case RESULT_LATE:
             answer->kind = WEIR_RESULT;
+            answer->late = head.kind == RESULT_LATE;
             read_request(&in, answer);
             answer->queued_ns = take(&in, 8);
             answer->run_ns = take(&in, 8);
@@ -209,7 +226,7 @@ const char *weir_refusal(uint16_t code) {
         "unknown",        "unknown-service", "invalid-constraint", "invalid-arrivals", "not-admissible",
         "too-many-streams", "name-in-use",   "unknown-stream",     "draining",         "not-permitted",
         "input-length",   "arena",           "arena-place",        "output-length",    "alarm",
-        "too-many-questions", "sent-in-future"};
+        "too-many-questions", "sent-in-future", "unknown-class"};
     return WORD(words, code);
 }
 

@@ -12,7 +12,7 @@
 
 /* A connection is opened, and where that is wanted opened again after it has ended, with the streams that it had. */
 
-enum { FIRST_FRAME = 4 << 20, OLDEST_VERSION = 1, VERSION = 4, NAME_IN_USE = 6 };
+enum { FIRST_FRAME = 4 << 20, OLDEST_VERSION = 1, VERSION = 5, NAME_IN_USE = 6 };
 /* Milliseconds between attempts to register a stream whose name is in use: mostly by the connection before, whose end the daemon has
  * not seen yet. The first is doubled up to the last. */
 enum { FIRST_PAUSE = 10, LAST_PAUSE = 320 };
@@ -87,6 +87,12 @@ static void leave_behind(weir_client *client) {
     client->arena_stale = client->arena != NULL;
 }
 
+uint8_t class_of(const weir_stream *stream, const char *name) {
+    for (uint8_t i = 0; i < stream->classes; i++)
+        if (strcmp(stream->of_class[i].name, name) == 0) return (uint8_t)(i + 1);
+    return 0;
+}
+
 static bool alike(const weir_tensor *one, const weir_tensor *other, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (one[i].type != other[i].type || one[i].dimensions != other[i].dimensions ||
@@ -108,6 +114,10 @@ static weir_status register_again(weir_client *client, const held *stream) {
         !alike(now.input, before->input, now.inputs) || !alike(now.output, before->output, now.outputs))
         return fail(client, WEIR_INVALID, "a stream takes or gives other tensors than when it was registered");
     now.within_ns = before->within_ns;
+    /* It may have another number. */
+    const char *asked = before->asked_class == 0 ? NULL : before->of_class[before->asked_class - 1].name;
+    if (asked != NULL && (now.asked_class = class_of(&now, asked)) == 0)
+        return fail(client, WEIR_INVALID, "the service has no class %s any more", asked);
     *before = now;
     return WEIR_OK;
 }

@@ -119,6 +119,13 @@ weir_status weir_unregister(weir_client *client, const weir_stream *stream) {
     return done(client, UNREGISTERED, -1);
 }
 
+weir_status weir_set_class(weir_client *client, weir_stream *stream, const char *name) {
+    uint8_t asked = name == NULL ? 0 : class_of(stream, name);
+    if (name != NULL && asked == 0) return fail(client, WEIR_INVALID, "the service has no class %s", name);
+    stream->asked_class = asked;
+    return WEIR_OK;
+}
+
 weir_status weir_subscribe(weir_client *client, uint32_t mask) {
     weir_status status = ready(client);
     if (status != WEIR_OK) return status;
@@ -199,8 +206,13 @@ static weir_status sent(weir_client *client, uint64_t *id) {
     return status;
 }
 
-/* A daemon that can read it is told that the request is sent now, and how soon its answer is wanted. */
-static weir_status begin_submit(weir_client *client, const weir_stream *stream, uint16_t kind, uint16_t kind_at) {
+/* The kinds of one request: as it is, with the instant at which it is sent, and of a class. */
+typedef struct {
+    uint16_t plain, at, of;
+} kinds;
+
+/* A daemon that can read it is told that the request is sent now, how soon its answer is wanted, and its class if it has one. */
+static weir_status begin_submit(weir_client *client, const weir_stream *stream, kinds kind) {
     weir_status status = ready(client);
     if (status == WEIR_OK) status = holds(client, stream);
     if (status != WEIR_OK) return status;
@@ -211,15 +223,17 @@ static weir_status begin_submit(weir_client *client, const weir_stream *stream, 
                     (unsigned)client->version);
     if (stream->within_ns != 0 && within == 0) within = 1;
     if (within > UINT32_MAX) within = UINT32_MAX;
-    begin(client, says_when ? kind_at : kind);
+    begin(client, stream->asked_class != 0 ? kind.of : says_when ? kind.at : kind.plain);
     put(&client->out, stream->id, 4);
     put(&client->out, within, 4);
     if (says_when) put(&client->out, now_ns(), 8);
+    /* Classes are told from the version on that has them. */
+    if (stream->asked_class != 0) put(&client->out, stream->asked_class - 1, 8);
     return WEIR_OK;
 }
 
 weir_status weir_submit(weir_client *client, const weir_stream *stream, const void *payload, uint64_t *id) {
-    weir_status status = begin_submit(client, stream, SUBMIT, SUBMIT_AT);
+    weir_status status = begin_submit(client, stream, (kinds){SUBMIT, SUBMIT_AT, SUBMIT_OF});
     if (status != WEIR_OK) return status;
     put_bytes(&client->out, payload, stream->input_bytes);
     return sent(client, id);
@@ -227,7 +241,7 @@ weir_status weir_submit(weir_client *client, const weir_stream *stream, const vo
 
 weir_status weir_submit_shared(weir_client *client, const weir_stream *stream, const weir_place *place,
                                uint64_t *id) {
-    weir_status status = begin_submit(client, stream, SUBMIT_SHARED, SUBMIT_SHARED_AT);
+    weir_status status = begin_submit(client, stream, (kinds){SUBMIT_SHARED, SUBMIT_SHARED_AT, SUBMIT_SHARED_OF});
     if (status != WEIR_OK) return status;
     put(&client->out, place->input_at, 8);
     put(&client->out, place->output_at, 8);

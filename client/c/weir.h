@@ -18,6 +18,7 @@ extern "C" {
 #define WEIR_SOCKET "/run/weir/weir.sock"
 #define WEIR_MAX_TENSORS 16
 #define WEIR_MAX_DIMENSIONS 8
+#define WEIR_MAX_CLASSES 16
 /* Stands where misses are counted if the stream has no constraint. */
 #define WEIR_NO_CONSTRAINT UINT32_MAX
 
@@ -52,6 +53,13 @@ typedef struct {
     size_t offset; /* where it begins within a payload or output, a multiple of 8 */
 } weir_tensor;
 
+/* A class of requests of a service. */
+typedef struct {
+    char name[256];
+    uint64_t deadline_ns; /* from arrival to answer: a later one is late */
+    uint64_t reach_ns;    /* for how long an answer is delivered: the same, unless late ones are worth something */
+} weir_class;
+
 typedef struct {
     uint32_t id;
     uint32_t input_bytes, output_bytes;
@@ -64,6 +72,11 @@ typedef struct {
     /* For the caller to set: how soon after its sending a request's answer is wanted, if sooner than the deadline; 0, as it is
      * registered, for the deadline. What is not answered by then is missed. */
     uint64_t within_ns;
+    /* The classes of requests that the service has, 0 if they are all alike; and that of requests which name none. */
+    uint8_t classes, own_class;
+    weir_class of_class[WEIR_MAX_CLASSES];
+    /* That of weir_set_class(), counted from 1; 0 for none. */
+    uint8_t asked_class;
 } weir_stream;
 
 /* Whether values that lie in this shape are the tensor's: as many in another layout are not. Dimensions of 1 do not matter. */
@@ -90,7 +103,7 @@ weir_arrivals weir_periodic(uint64_t period_ns, uint64_t jitter_ns);
 weir_arrivals weir_token_bucket(uint64_t burst, uint64_t period_ns);
 
 typedef enum {
-    WEIR_RESULT = 1,     /* an output, in time */
+    WEIR_RESULT = 1,     /* an output, in time, or late where that is worth something */
     WEIR_MISS,           /* no output in time: see code */
     WEIR_NOT_TAKEN,      /* the daemon refused the request: see code and text */
     WEIR_SAFE_MODE,      /* how a service's promises stand has changed: see code, a weir_state, and cause */
@@ -123,6 +136,7 @@ typedef struct {
     uint64_t queued_ns, run_ns;
     uint16_t batch, variant;
     uint32_t skipped; /* requests just before that were not executed, and that a model with state does not remember */
+    bool late; /* of an output: later than its class wants it, which it is worth less for */
     uint16_t code, cause;
     uint64_t entered_ns, limit, seen, window_ns; /* the evidence for a change */
     uint64_t breaches; /* of the service since its start, of a stream since it was registered */
@@ -172,6 +186,9 @@ uint64_t weir_max_arena(const weir_client *client);
 weir_status weir_register(weir_client *client, const char *service, const char *name,
                           const weir_constraint *constraints, size_t constraint_count,
                           const weir_arrivals *arrivals, size_t arrivals_count, weir_stream *stream);
+/* Requests of the stream are of this class from now on; of the stream's own if NULL. WEIR_INVALID if the service has none of that
+ * name. */
+weir_status weir_set_class(weir_client *client, weir_stream *stream, const char *name);
 weir_status weir_unregister(weir_client *client, const weir_stream *stream);
 /* Chooses events, by their bits. They arrive by weir_receive(). */
 weir_status weir_subscribe(weir_client *client, uint32_t mask);

@@ -110,6 +110,7 @@ impl Client {
     /// [`Error::Refused`] with the reason; the connection stays usable. [`Error::Timeout`], after which a stream that is
     /// granted late is given up again; its name may be in use until then.
     pub fn register(&mut self, registration: &Registration) -> Result<StreamInfo, Error> {
+        registration.is_of(self.sender.version())?;
         self.ask(&ClientFrame::Register(Cow::Borrowed(registration)), Reply::registered)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::shared::MemoryError;
 use crate::types::{ErrorCode, Refusal, TensorError};
-use crate::wire::{HEADER_LEN, Kind, OLDEST_VERSION, VERSION, WITHIN_VERSION, WireError};
+use crate::wire::{CLASS_VERSION, HEADER_LEN, Kind, OLDEST_VERSION, VERSION, WITHIN_VERSION, WireError};
 
 /// Why an operation of a client did not succeed.
 ///
@@ -92,6 +92,22 @@ pub enum Error {
         "the daemon speaks version {version} of the protocol, and a request has a deadline of its own from {WITHIN_VERSION} on"
     )]
     Within {
+        /// What the daemon speaks.
+        version: u16,
+    },
+    /// A class that the service does not have, or whose daemon knows of none; nothing was sent.
+    #[error("the service has no class {name:?}, it has {known:?}")]
+    Class {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// A class of a stream, which a daemon of this version of the protocol does not know; nothing was sent.
+    #[error(
+        "the daemon speaks version {version} of the protocol, and a stream has a class from {CLASS_VERSION} on"
+    )]
+    Classes {
         /// What the daemon speaks.
         version: u16,
     },

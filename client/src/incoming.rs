@@ -150,6 +150,7 @@ fn inference(head: ResultHead, output: &[u8]) -> Inference {
         batch: head.batch,
         variant: head.variant,
         skipped: head.skipped,
+        late: head.late,
         output: output.to_vec(),
     }
 }

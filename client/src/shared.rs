@@ -136,7 +136,10 @@ mod tests {
             accuracy: 0.5,
             inputs: vec![tensor(DataType::U8, 3), tensor(DataType::I64, 2)],
             outputs: vec![tensor(DataType::F32, 2)],
+            class: 0,
+            classes: Vec::new(),
             wanted: None,
+            asked: None,
         }
     }
 

@@ -211,6 +211,8 @@ pub struct Service {
     pub served: u64,
     /// Those missed, by the name of the reason.
     pub missed: BTreeMap<String, u64>,
+    /// The classes of its requests, in the order of the numbers that requests name them by; none if they are all alike.
+    pub classes: Vec<Class>,
     /// What has become of the requests of clients that have given their stream up: by name, the last to go last, and of as
     /// many names as the daemon remembers.
     pub departed: Vec<Departed>,
@@ -228,6 +230,32 @@ pub struct Departed {
     pub served: u64,
     /// Those missed, by the name of the reason.
     pub missed: BTreeMap<String, u64>,
+}
+
+/// A class of requests, and what came of them since the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Class {
+    /// In the configuration.
+    pub name: String,
+    /// The part of all requests that is expected to be of it.
+    pub share: f64,
+    /// From arrival to answer; a later one is late.
+    pub deadline_ns: u64,
+    /// How long an answer takes at most that is delivered.
+    pub reach_ns: u64,
+    /// What a right answer in time counts.
+    pub value: f64,
+    /// Requests that have ended.
+    pub requests: u64,
+    /// Those answered, late ones among them.
+    pub answered: u64,
+    /// Those answered late.
+    pub late: u64,
+    /// Those missed.
+    pub missed: u64,
+    /// What its requests were worth on average, a missed one nothing; none before the first.
+    pub worth: Option<f64>,
 }
 
 /// One of the models that may answer.

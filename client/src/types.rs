@@ -11,7 +11,7 @@ pub use crate::wire::{
     DataType, ErrorCode, EventMask, MissReason, RefusalCode, SafeModeCause, SafeModeState, StreamState,
 };
 pub use registration::{ArrivalBound, Constraint, Registration, RegistrationBuilder, RegistrationError};
-pub use stream::{Packer, StreamInfo};
+pub use stream::{ClassInfo, Packer, StreamInfo};
 pub(crate) use tensor::place;
 pub use tensor::{Double, Element, TensorError, TensorInfo};
 
@@ -28,7 +28,7 @@ impl fmt::Display for RequestId {
 /// What one request came to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// An output, in time.
+    /// An output, in time, or late where that is worth something ([`Inference::late`]).
     Result(Inference),
     /// No output in time.
     Miss(Miss),
@@ -72,6 +72,8 @@ pub struct Inference {
     /// How many requests of the stream just before this one were missed without being executed, where the model remembers
     /// something from each request to the next: it does not remember these.
     pub skipped: u32,
+    /// Whether it came later than its class wants it, and is worth less: only of classes whose late answers are worth something.
+    pub late: bool,
     /// The output tensors, packed; [`StreamInfo::output`] reads them.
     pub output: Vec<u8>,
 }

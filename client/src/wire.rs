@@ -26,13 +26,16 @@ pub use error::WireError;
 pub use result_head::ResultHead;
 
 /// The newest version of the protocol this crate speaks.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// From this version on a request may say when it was sent.
 pub const SENT_VERSION: u16 = 3;
 
 /// From this version on a request may say how soon its answer is wanted, and a RESULT how many requests were skipped.
 pub const WITHIN_VERSION: u16 = 4;
+
+/// From this version on requests and streams may be of a class, and a late RESULT says that it is.
+pub const CLASS_VERSION: u16 = 5;
 
 /// The oldest version it speaks as well.
 pub const OLDEST_VERSION: u16 = 1;
@@ -67,6 +70,9 @@ pub const MAX_TENSORS: usize = 16;
 /// Most dimensions of a tensor.
 pub const MAX_DIMENSIONS: usize = 8;
 
+/// Most classes of requests of one service.
+pub const MAX_CLASSES: usize = 16;
+
 /// Within a payload or output each tensor begins at a multiple of this many bytes.
 pub const PACKING: usize = 8;
 
@@ -75,6 +81,9 @@ pub const SUBMIT_HEAD_LEN: usize = 8;
 
 /// Bytes of a SUBMIT_AT body before its payload.
 pub const SUBMIT_AT_HEAD_LEN: usize = 16;
+
+/// Bytes of a SUBMIT_OF body before its payload.
+pub const SUBMIT_OF_HEAD_LEN: usize = 24;
 
 /// Bytes of a RESULT body before its output.
 pub const RESULT_HEAD_LEN: usize = 40;

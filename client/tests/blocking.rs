@@ -395,9 +395,9 @@ fn a_daemon_that_does_not_answer_or_speaks_another_version_is_told() {
     mock.finish();
     let mock = Mock::serve(|peer| {
         let id = peer.expect(Kind::Hello);
-        peer.send(id, &DaemonFrame::Welcome { version: 5, max_frame: 100, max_arena: 0, daemon: "later" });
+        peer.send(id, &DaemonFrame::Welcome { version: 6, max_frame: 100, max_arena: 0, daemon: "later" });
     });
-    assert!(matches!(Client::connect(mock.path()), Err(Error::Version(5))));
+    assert!(matches!(Client::connect(mock.path()), Err(Error::Version(6))));
     mock.finish();
 }
 
@@ -405,7 +405,7 @@ fn a_daemon_that_does_not_answer_or_speaks_another_version_is_told() {
 fn a_daemon_of_an_older_version_is_spoken_to_in_its_own() {
     let mock = Mock::serve(|peer| {
         let id = peer.expect_with(Kind::Hello, |frame| {
-            assert!(matches!(frame, ClientFrame::Hello { min_version: 1, max_version: 4, .. }), "{frame:?}");
+            assert!(matches!(frame, ClientFrame::Hello { min_version: 1, max_version: 5, .. }), "{frame:?}");
         });
         peer.send(id, &DaemonFrame::Welcome { version: 1, max_frame: 100, max_arena: 0, daemon: "earlier" });
         let id = peer.expect(Kind::Ping);

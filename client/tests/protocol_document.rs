@@ -9,7 +9,9 @@ use weir_client::wire::{
     MAX_DIMENSIONS, MAX_HELLO_FRAME, MAX_NAME, MAX_TENSORS, MAX_TEXT, MissReason, PACKING, RefusalCode,
     ResultHead, SafeModeCause, SafeModeState, StreamState,
 };
-use weir_client::{ArrivalBound, Constraint, DEFAULT_SOCKET, DataType, Registration, StreamInfo, TensorInfo};
+use weir_client::{
+    ArrivalBound, ClassInfo, Constraint, DEFAULT_SOCKET, DataType, Registration, StreamInfo, TensorInfo,
+};
 
 const DOCUMENT: &str = include_str!("../../docs/protocol.md");
 
@@ -30,6 +32,7 @@ fn encoded() -> Vec<Vec<u8>> {
         .constraint(Constraint::any_miss(3, 10))
         .constraint(Constraint::RowMiss { misses: 1 })
         .arrivals(ArrivalBound::periodic(Duration::from_millis(20), Duration::from_millis(2)))
+        .class("glare")
         .build()
         .unwrap();
     let client = |id, frame: ClientFrame<'_>| {
@@ -50,7 +53,7 @@ fn encoded() -> Vec<Vec<u8>> {
     let payload = [1.0f32.to_le_bytes(), (-2.5f32).to_le_bytes()].concat();
     let (service, stream) = ("obstacles", "front");
     vec![
-        client(1, ClientFrame::Hello { min_version: 1, max_version: 4, name: "cam" }),
+        client(1, ClientFrame::Hello { min_version: 1, max_version: 5, name: "cam" }),
         client(2, ClientFrame::Register(Cow::Owned(registration))),
         client(5, ClientFrame::Unregister { stream: 1 }),
         client(3, ClientFrame::Submit { stream: 1, payload: &payload }),
@@ -74,10 +77,31 @@ fn encoded() -> Vec<Vec<u8>> {
                 output: 64,
             },
         ),
+        client(
+            13,
+            ClientFrame::SubmitOf {
+                stream: 1,
+                within_us: 0,
+                sent_ns: 80_000_000_000,
+                class: 1,
+                payload: &payload,
+            },
+        ),
+        client(
+            14,
+            ClientFrame::SubmitSharedOf {
+                stream: 1,
+                within_us: 0,
+                sent_ns: 80_000_000_000,
+                class: 1,
+                input: 0,
+                output: 64,
+            },
+        ),
         daemon(
             1,
             DaemonFrame::Welcome {
-                version: 4,
+                version: 5,
                 max_frame: 4 << 20,
                 max_arena: 16 << 20,
                 daemon: "weir 0.1.0",
@@ -96,7 +120,21 @@ fn encoded() -> Vec<Vec<u8>> {
                 variant: "small".into(),
                 inputs: vec![tensor("speed", &[2])],
                 outputs: vec![tensor("risk", &[])],
+                class: 1,
+                classes: vec![
+                    ClassInfo {
+                        name: "clear".into(),
+                        deadline: Duration::from_millis(15),
+                        reach: Duration::from_millis(15),
+                    },
+                    ClassInfo {
+                        name: "glare".into(),
+                        deadline: Duration::from_millis(10),
+                        reach: Duration::from_millis(12),
+                    },
+                ],
                 wanted: None,
+                asked: None,
             })),
         ),
         daemon(5, DaemonFrame::Unregistered),
@@ -116,6 +154,24 @@ fn encoded() -> Vec<Vec<u8>> {
                     batch: 2,
                     variant: 0,
                     skipped: 0,
+                    late: false,
+                },
+                output: &0.5f32.to_le_bytes(),
+            },
+        ),
+        daemon(
+            13,
+            DaemonFrame::Result {
+                head: ResultHead {
+                    stream: 1,
+                    misses_left: Some(3),
+                    sequence: 2,
+                    queued_ns: 7_500_000,
+                    run_ns: 4_000_000,
+                    batch: 1,
+                    variant: 0,
+                    skipped: 0,
+                    late: true,
                 },
                 output: &0.5f32.to_le_bytes(),
             },
@@ -258,7 +314,7 @@ fn documented(heading: &str) -> std::collections::BTreeSet<&'static str> {
 #[test]
 fn every_member_of_status_is_described() {
     use weir_client::status::{
-        Departed, Histogram, Level, Placement, PlacementDemand, Planning, Reload, Reloading, SafeMode,
+        Class, Departed, Histogram, Level, Placement, PlacementDemand, Planning, Reload, Reloading, SafeMode,
         Service, Status, Stream, Suspended, Suspensions, Table, Tensor, Variant,
     };
     // Those that may be absent are there, and no member of it can be left out here.
@@ -293,6 +349,7 @@ fn every_member_of_status_is_described() {
         "A weaker promise of a stream": Level::default(),
         "Why a stream is suspended, or a weaker promise is in force": Suspended::default(),
         "The earlier holders of a stream": Departed::default(),
+        "A class": Class::default(),
         "A variant": Variant::default(),
         "A tensor": Tensor::default(),
         "A histogram": Histogram::default(),

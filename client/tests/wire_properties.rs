@@ -9,7 +9,7 @@ use weir_client::wire::{
     Change, ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, ErrorCode, EventMask, FrameBuffer, HEADER_LEN,
     Header, Kind, MissReason, RefusalCode, ResultHead, SafeModeCause, SafeModeState, StreamState,
 };
-use weir_client::{ArrivalBound, Constraint, DataType, Registration, StreamInfo, TensorInfo};
+use weir_client::{ArrivalBound, ClassInfo, Constraint, DataType, Registration, StreamInfo, TensorInfo};
 
 /// Parts from which any frame can be built.
 #[derive(Clone, Debug)]
@@ -25,31 +25,64 @@ struct Parts {
     bytes: Vec<u8>,
     registration: Registration,
     tensors: [Vec<TensorInfo>; 2],
+    classes: Vec<ClassInfo>,
 }
 
 fn parts() -> impl Strategy<Value = Parts> {
     let kind = (0..Kind::KNOWN.len()).prop_map(|n| Kind::KNOWN[n]);
     let numbers = (any::<[u16; 4]>(), any::<[u32; 6]>(), any::<[u64; 6]>());
     let words = (["\\PC{0,60}", "\\PC{0,60}"], "\\PC{0,200}", vec(any::<u8>(), 0..300));
-    (kind, 1..u64::MAX, numbers, any::<u32>(), words, registration(), [tensors(), tensors()]).prop_map(
-        |(kind, id, (short, int, long), accuracy, (names, text, bytes), registration, tensors)| {
-            // Any bits make an accuracy, but NaN does not compare equal to itself.
-            let accuracy = Some(f32::from_bits(accuracy)).filter(|a| !a.is_nan()).unwrap_or(0.5);
-            Parts { kind, id, short, int, long, accuracy, names, text, bytes, registration, tensors }
-        },
-    )
+    (kind, 1..u64::MAX, numbers, any::<u32>(), words, registration(), ([tensors(), tensors()], classes()))
+        .prop_map(
+            |(
+                kind,
+                id,
+                (short, int, long),
+                accuracy,
+                (names, text, bytes),
+                registration,
+                (tensors, classes),
+            )| {
+                // Any bits make an accuracy, but NaN does not compare equal to itself.
+                let accuracy = Some(f32::from_bits(accuracy)).filter(|a| !a.is_nan()).unwrap_or(0.5);
+                Parts {
+                    kind,
+                    id,
+                    short,
+                    int,
+                    long,
+                    accuracy,
+                    names,
+                    text,
+                    bytes,
+                    registration,
+                    tensors,
+                    classes,
+                }
+            },
+        )
 }
 
 fn registration() -> impl Strategy<Value = Registration> {
     let constraint = any::<(u8, u32, u32)>().prop_map(|(form, a, k)| Constraint::from_fields(form % 6, a, k));
     let bound = any::<(u8, u64, u64)>().prop_map(|(form, a, b)| ArrivalBound::from_fields(form % 5, a, b));
-    ("\\PC{0,60}", "\\PC{0,60}", vec(constraint, 0..=8), vec(bound, 0..=4)).prop_map(
-        |(service, stream, constraints, arrivals)| {
+    let class = proptest::option::of("\\PC{0,60}");
+    ("\\PC{0,60}", "\\PC{0,60}", vec(constraint, 0..=8), vec(bound, 0..=4), class).prop_map(
+        |(service, stream, constraints, arrivals, class)| {
             let builder = Registration::builder(service, stream);
+            let builder = class.into_iter().fold(builder, |b, c| b.class(c));
             let builder = constraints.into_iter().fold(builder, |b, c| b.constraint(c));
             arrivals.into_iter().fold(builder, |b, a| b.arrivals(a)).build().expect("within the limits")
         },
     )
+}
+
+fn classes() -> impl Strategy<Value = Vec<ClassInfo>> {
+    let class = ("\\PC{0,20}", any::<u64>(), any::<u64>()).prop_map(|(name, deadline, reach)| {
+        let [deadline, reach] = [deadline, reach].map(Duration::from_nanos);
+        ClassInfo { name, deadline, reach }
+    });
+    vec(class, 0..=16)
 }
 
 fn tensors() -> impl Strategy<Value = Vec<TensorInfo>> {
@@ -100,6 +133,17 @@ fn build(p: &Parts) -> Frame<'_> {
             let [sent_ns, input, output, ..] = p.long;
             Client(C::SubmitSharedAt { stream: p.int[0], within_us: p.int[1], sent_ns, input, output })
         }
+        Kind::SubmitOf => Client(C::SubmitOf {
+            stream: p.int[0],
+            within_us: p.int[1],
+            sent_ns: p.long[0],
+            class: p.short[0] as u8,
+            payload: &p.bytes,
+        }),
+        Kind::SubmitSharedOf => {
+            let ([sent_ns, input, output, ..], class) = (p.long, p.short[0] as u8);
+            Client(C::SubmitSharedOf { stream: p.int[0], within_us: p.int[1], sent_ns, class, input, output })
+        }
         Kind::Mapped => Daemon(D::Mapped),
         Kind::Alarm => Client(C::Alarm),
         Kind::Alarmed => Daemon(D::Alarmed),
@@ -123,15 +167,28 @@ fn build(p: &Parts) -> Frame<'_> {
             variant: service.clone(),
             inputs: p.tensors[0].clone(),
             outputs: p.tensors[1].clone(),
+            class: p.short[0].checked_rem(p.classes.len() as u16).unwrap_or(0) as u8,
+            classes: p.classes.clone(),
             wanted: None,
+            asked: None,
         }))),
         Kind::Unregistered => Daemon(D::Unregistered),
-        Kind::Result => {
+        Kind::Result | Kind::ResultLate => {
+            let late = p.kind == Kind::ResultLate;
             let [queued_ns, run_ns, sequence, ..] = p.long;
             let [batch, variant, ..] = p.short;
             let [stream, skipped, ..] = p.int;
-            let head =
-                ResultHead { stream, misses_left, sequence, queued_ns, run_ns, batch, variant, skipped };
+            let head = ResultHead {
+                stream,
+                misses_left,
+                sequence,
+                queued_ns,
+                run_ns,
+                batch,
+                variant,
+                skipped,
+                late,
+            };
             Daemon(D::Result { head, output: &p.bytes })
         }
         Kind::Miss => Daemon(D::Miss {
@@ -224,9 +281,17 @@ proptest! {
         let bytes = encode(&parts);
         let (header, body) = cut(&bytes);
         prop_assume!(!body.is_empty());
-        let free = matches!(parts.kind, Kind::Submit | Kind::SubmitAt | Kind::Result | Kind::StatusReply);
+        let free = matches!(parts.kind, Kind::Submit
+            | Kind::SubmitAt | Kind::SubmitOf | Kind::Result | Kind::ResultLate | Kind::StatusReply);
         let short = &body[..keep.index(body.len())];
-        let decoded = ClientFrame::decode(&header, short).is_ok() || DaemonFrame::decode(&header, short).is_ok();
+        let client = ClientFrame::decode(&header, short).ok().filter(|frame| {
+            // Without its class it is one of an older version.
+            !matches!(frame, ClientFrame::Register(one) if one.class().is_none())
+        });
+        let daemon = DaemonFrame::decode(&header, short).ok().filter(|frame| {
+            !matches!(frame, DaemonFrame::Registered(one) if one.classes.is_empty())
+        });
+        let decoded = client.is_some() || daemon.is_some();
         prop_assert!(free || !decoded);
     }
 

@@ -4,6 +4,7 @@
 pub mod certificate;
 pub mod certify;
 pub mod choice;
+mod decay;
 mod files;
 pub mod number;
 pub mod problem;
@@ -13,6 +14,7 @@ pub mod verify;
 
 pub use certificate::{Certificate, CertificateError, Claim, PipelineClaim, SharedClaim};
 pub use certify::{certify, certify_pipeline, certify_shared};
+pub use decay::DecayText;
 pub use files::{read_at_most, read_file_at_most, read_text, write_atomically};
 pub use number::Number;
 pub use problem::{PipelineProblem, Problem, ProblemError, Question, SharedProblem};

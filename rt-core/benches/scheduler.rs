@@ -102,7 +102,7 @@ fn select(c: &mut Criterion) {
     group.bench_function("wish", |b| {
         b.iter(|| {
             now = now + Span::from_nanos(1_000);
-            selector.wish(black_box(&BatchView { now, size: 1, waiting: 8, slack }))
+            selector.wish(black_box(&BatchView::alike(now, 1, 8, slack)))
         });
     });
     // What a network costs that nothing is 0 in at first; behind a rectifier about half is.
@@ -117,7 +117,7 @@ fn select(c: &mut Criterion) {
         group.bench_function(name, |b| {
             b.iter(|| {
                 now = now + Span::from_nanos(1_000);
-                learned.wish(black_box(&BatchView { now, size: 1, waiting: 8, slack }))
+                learned.wish(black_box(&BatchView::alike(now, 1, 8, slack)))
             });
         });
     }

@@ -73,9 +73,9 @@ pub use scheduler::{
     Resolution, Retired, Scheduler, SchedulerConfig, ShieldRefusal, StreamError, WorkerId,
 };
 pub use select::{
-    BatchView, Boxed, LEARNED_INPUTS, LearnedScale, LoadMonitor, MAX_NET_LAYERS, MAX_NET_WEIGHT,
-    MAX_NET_WIDTH, MAX_TABLES, MAX_VARIANTS, Net, SelectError, SelectTable, SelectTables, Selector, Variant,
-    VariantSelector,
+    BatchView, Boxed, ClassWorth, Decay, DecayError, LEARNED_INPUTS, LearnedScale, LoadMonitor, MAX_CLASSES,
+    MAX_NET_LAYERS, MAX_NET_WEIGHT, MAX_NET_WIDTH, MAX_TABLES, MAX_VARIANTS, MAX_WORTH, Net, SelectError,
+    SelectTable, SelectTables, Selector, Variant, VariantSelector,
 };
 pub use shield::{Shield, ShieldError};
 pub use stalls::{MAX_STALLS, Stalls, StallsError};

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use harness::choices::{Choices, exhaust};
+use harness::classes::classed;
 use harness::{Dice, Harness, config, earliest, instances, system, violates_any};
 use oracle::sample::{Scale, systematic};
 use oracle::theory::{inequality_holds, inequality_holds_for_what_is_possible, mixed_inequality_holds};
@@ -294,6 +295,10 @@ fn no_batch_that_the_shield_allows_breaks_the_promise_over_every_short_arrival_s
         };
         let table = SelectTable::new(f64::INFINITY, Span::from_nanos(2), 4, wishes).expect("valid");
         let selector = Selector::new([1, 2, 3].map(variant), [table], LoadMonitor::default()).expect("valid");
+        let selector = match dice.within(0, 1) {
+            0 => selector,
+            _ => classed(selector, instance.latency.into(), &mut dice),
+        };
         let modes = MODES.into_iter().filter(|mode| mode.exact);
         for (mode, selector) in modes.flat_map(|mode| [(mode, None), (mode, Some(&selector))]) {
             let (some, depth) = search(&instance, mode, 30_000, true, Some((&shield, selector)));

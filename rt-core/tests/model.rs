@@ -63,7 +63,7 @@ impl Machine {
             self.waiting.push_back((id, self.now));
         }
         let now = Instant::from_nanos(self.now);
-        let refused = self.scheduler.handle_arrival(now, Arrival { stream: id, token: 0, at: now });
+        let refused = self.scheduler.handle_arrival(now, Arrival::new(id, 0, now));
         match refused {
             Some(resolution) if resolution.request.mandatory => Err(format!("refused: {resolution:?}")),
             _ => self.poll(),

@@ -121,7 +121,7 @@ fn a_request_taken_in_later_than_the_guard_raises_late_dispatch() {
         let mut scheduler = Scheduler::new(one_worker(Dispatch::Eager)).expect("a configuration");
         let now = Instant::ZERO + ns(100);
         let stream = scheduler.add_stream(now, strict(1, 100)).expect("room");
-        let arrival = Arrival { stream, token: 0, at: now - ns(late) };
+        let arrival = Arrival::new(stream, 0, now - ns(late));
         assert_eq!(scheduler.handle_arrival(now, arrival), None);
         while !matches!(scheduler.poll(now), Action::WakeAt(_)) {}
         assert_eq!(scheduler.batch(0)[0].deadline, now - ns(late) + ns(60));

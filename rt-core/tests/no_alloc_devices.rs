@@ -76,7 +76,7 @@ fn nothing_is_allocated_while_services_share_a_worker() {
                 for (every, stream) in [(1_000, promised), (170, stranger)] {
                     if now % every == 0 {
                         token += 1;
-                        let _ = device.handle_arrival(at, s, Arrival { stream, token, at });
+                        let _ = device.handle_arrival(at, s, Arrival::new(stream, token, at));
                     }
                 }
             }
@@ -178,7 +178,7 @@ fn passes_without_allocating(config: &PipelineConfig, specs: [StreamSpec; 2]) {
         }
         for (i, &stream) in streams.iter().enumerate() {
             if step % [17, 2][i] == 0 {
-                let arrival = Arrival { stream, token: step, at: now };
+                let arrival = Arrival::new(stream, step, now);
                 missed += u64::from(scheduler.handle_arrival(now, arrival).is_some());
             }
         }
@@ -220,7 +220,7 @@ fn a_takeover_of_a_pipeline_that_was_expected_allocates_nothing() {
     };
     let [begun, ended, late] = [P / 4, P / 2, 3 * P / 4].map(Instant::from_nanos);
     for token in 0..5 {
-        let _ = scheduler.handle_arrival(begun, Arrival { stream: streams[1], token, at: begun });
+        let _ = scheduler.handle_arrival(begun, Arrival::new(streams[1], token, begun));
     }
     settle(&mut scheduler, begun);
     scheduler.set_quiet(true);

@@ -52,7 +52,7 @@ fn run(
     let mut chosen = Vec::new();
     let mut ends: Vec<(u64, usize)> = Vec::new();
     for token in 0..sources {
-        assert!(scheduler.handle_arrival(at(0), Arrival { stream, token, at: at(0) }).is_none());
+        assert!(scheduler.handle_arrival(at(0), Arrival::new(stream, token, at(0))).is_none());
     }
     let mut now = 0;
     loop {
@@ -114,7 +114,7 @@ fn who_comes_after_a_longer_batch_waits_no_longer_than_that_runs_though_nobody_p
     let curve = ArrivalCurve::new(&[ArrivalBound::window(1, ns(30)).expect("valid")]).expect("one");
     let mut scheduler = pipeline([(&[], 2), (&[10, 20], 40)]);
     let any = scheduler.add_stream(at(0), StreamSpec::best_effort()).expect("room");
-    assert!(scheduler.handle_arrival(at(0), Arrival { stream: any, token: 0, at: at(0) }).is_none());
+    assert!(scheduler.handle_arrival(at(0), Arrival::new(any, 0, at(0))).is_none());
     let poll = |scheduler: &mut PipelineScheduler, now| loop {
         match scheduler.poll(at(now)) {
             PipelineAction::Start { stage, worker } => return scheduler.choose(at(now), (stage, worker)),

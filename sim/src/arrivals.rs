@@ -6,7 +6,7 @@ use std::io::Read;
 use planner::problem::raw::Unit;
 use planner::problem::shared::Service;
 use planner::{PipelineProblem, Problem, SharedProblem};
-use rt_core::Instant;
+use rt_core::{Instant, MAX_CLASSES};
 
 use crate::lines::{Lines, MAX_BYTES};
 use crate::record::MAX_STREAMS;
@@ -15,12 +15,16 @@ use crate::record::MAX_STREAMS;
 pub const MAX_ARRIVALS: usize = 10_000_000;
 
 /// Arrivals in order, and the streams that they name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arrivals {
     /// The problem's streams in its order, then those of no promise as they are first named.
     pub streams: Vec<String>,
     /// Instant of each, and its stream as an index into `streams`.
     pub list: Vec<(Instant, usize)>,
+    /// The classes of requests that lines name, as they are first named.
+    pub classes: Vec<String>,
+    /// Of each arrival the place of its class among these, if its line names one.
+    pub of: Vec<Option<u8>>,
 }
 
 /// Why something is no list of arrivals.
@@ -47,7 +51,7 @@ pub enum ArrivalsError {
 }
 
 impl Arrivals {
-    /// Reads lines `time,stream`, in order of time, with the time in the problem's unit. A first line that says
+    /// Reads lines `time,stream` or `time,stream,class`, in order of time, with the time in the problem's unit. A first line that says
     /// just that, empty lines, and those that begin with `#` are left out. A name that is no stream's is a
     /// stream that is promised nothing, if the problem allows background.
     ///
@@ -96,7 +100,7 @@ impl Arrivals {
             }
         };
         let streams = problem.streams.iter().map(|(name, _)| name.clone()).collect();
-        Self { streams, list: Vec::new() }.and(csv, problem.raw.unit, background)
+        Self { streams, ..Self::default() }.and(csv, problem.raw.unit, background)
     }
 
     /// The same of a recording by itself, with times in nanoseconds: all streams are as they are first named.
@@ -104,7 +108,7 @@ impl Arrivals {
     /// # Errors
     /// As [`Arrivals::read`], but for names.
     pub fn recorded(csv: impl Read) -> Result<Self, ArrivalsError> {
-        Self { streams: Vec::new(), list: Vec::new() }.and(csv, Unit::Ns, |_, _| Ok(()))
+        Self::default().and(csv, Unit::Ns, |_, _| Ok(()))
     }
 
     /// With the lines of a file; `background` refuses the names that no stream of no promise may have.
@@ -114,7 +118,7 @@ impl Arrivals {
         unit: Unit,
         background: impl Fn(&[String], &str) -> Result<(), String>,
     ) -> Result<Self, ArrivalsError> {
-        let mut lines = Lines::new(csv, &["time", "stream"]);
+        let mut lines = Lines::of_least(csv, &["time", "stream", "class"], 2);
         let (declared, mut read) = (self.streams.len(), self);
         let mut indices: HashMap<String, usize> =
             read.streams.iter().cloned().enumerate().map(|(index, name)| (name, index)).collect();
@@ -135,15 +139,33 @@ impl Arrivals {
                     read.streams.len() - 1
                 }
             };
+            let class = match line.optional(2) {
+                None => None,
+                Some(name) => Some(
+                    read.class(name)
+                        .ok_or_else(|| line.refuse(2, format!("at most {MAX_CLASSES} classes")))?,
+                ),
+            };
             read.list.push((instant, index));
+            read.of.push(class);
         }
         Ok(read)
+    }
+
+    /// The place of a class, which is a new one if there is room.
+    fn class(&mut self, name: &str) -> Option<u8> {
+        let known = self.classes.iter().position(|class| class == name);
+        let place = known.unwrap_or_else(|| {
+            self.classes.push(name.to_owned());
+            self.classes.len() - 1
+        });
+        (place < MAX_CLASSES).then_some(place as u8)
     }
 
     /// No arrivals yet.
     pub(crate) fn of(problem: &Problem) -> Self {
         let streams = problem.streams.iter().map(|(name, _)| name.clone()).collect();
-        Self { streams, list: Vec::new() }
+        Self { streams, ..Self::default() }
     }
 
     /// The same for services that share workers.
@@ -152,7 +174,7 @@ impl Arrivals {
             let named = |(stream, _): &(String, _)| format!("{}/{stream}", service.name);
             service.streams.iter().map(named).collect::<Vec<_>>()
         };
-        Self { streams: problem.services.iter().flat_map(of).collect(), list: Vec::new() }
+        Self { streams: problem.services.iter().flat_map(of).collect(), ..Self::default() }
     }
 }
 
@@ -211,8 +233,11 @@ mod tests {
             refusal(false, "0,s0\n\n2,s0\n1.5,s1"),
             "line 4: time = 1.5: must not be before the time of the line above"
         );
-        assert_eq!(refusal(false, "0,s0,5"), "line 1: line = 0,s0,5: must be time,stream");
-        assert_eq!(refusal(false, "0"), "line 1: line = 0: must be time,stream");
+        assert_eq!(
+            refusal(false, "0,s0,5,6"),
+            "line 1: line = 0,s0,5,6: must be time,stream or time,stream,class"
+        );
+        assert_eq!(refusal(false, "0"), "line 1: line = 0: must be time,stream or time,stream,class");
         assert_eq!(refusal(false, "0,s0\ntime,stream"), "line 2: time = time: is no number");
         assert_eq!(refusal(false, "-1,s0"), "line 1: time = -1: must not be negative");
         assert_eq!(refusal(false, "1e-7,s0"), "line 1: time = 1e-7: must be a whole number of nanoseconds");

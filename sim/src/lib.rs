@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod classes;
 pub mod cluster;
 mod curves;
 mod dice;
@@ -33,6 +34,7 @@ mod samples;
 mod tests;
 
 pub use arrivals::{Arrivals, ArrivalsError, MAX_ARRIVALS};
+pub use classes::{Class, ClassError, ClassReport};
 pub use curves::{Breach, check_curves};
 pub use log::{AcceptError, Became, Entry, Log, LogError, Member};
 pub use pipeline::simulate_pipeline;

@@ -18,6 +18,8 @@ pub(crate) struct Lines<R> {
     reader: csv::Reader<Take<R>>,
     record: csv::StringRecord,
     fields: &'static [&'static str],
+    /// So many of them every line has.
+    least: usize,
     /// Whether all fields are numbers.
     numbers: bool,
     /// Whether the next line may be the names.
@@ -39,7 +41,20 @@ impl<R: Read> Lines<R> {
             .comment(Some(b'#'))
             .trim(csv::Trim::All)
             .from_reader(csv.take(MAX_BYTES));
-        Self { reader, record: csv::StringRecord::new(), fields, numbers: false, first: true, read: 0 }
+        Self {
+            reader,
+            record: csv::StringRecord::new(),
+            fields,
+            least: fields.len(),
+            numbers: false,
+            first: true,
+            read: 0,
+        }
+    }
+
+    /// As [`Lines::new`], of lines that may end after `least` of the fields.
+    pub(crate) fn of_least(csv: R, fields: &'static [&'static str], least: usize) -> Self {
+        Self { least, ..Self::new(csv, fields) }
     }
 
     /// As [`Lines::new`], of numbers alone.
@@ -49,8 +64,13 @@ impl<R: Read> Lines<R> {
 
     /// Whether the line just read, the first, is none of them but names the fields.
     fn is_header(&self) -> bool {
-        let named = self.record.iter().eq(self.fields.iter().copied());
+        let named = self.is_whole() && self.record.iter().zip(self.fields).all(|(one, other)| one == *other);
         named || self.numbers && self.record.iter().all(|field| field.parse::<f64>().is_err())
+    }
+
+    /// Whether the line just read has as many fields as it must.
+    fn is_whole(&self) -> bool {
+        (self.least..=self.fields.len()).contains(&self.record.len())
     }
 
     /// The next line; `None` after the last.
@@ -59,9 +79,11 @@ impl<R: Read> Lines<R> {
             if std::mem::take(&mut self.first) && self.is_header() {
                 continue;
             }
-            if self.record.len() != self.fields.len() {
+            if !self.is_whole() {
                 let all: Vec<_> = self.record.iter().collect();
-                let reason = format!("must be {}", self.fields.join(","));
+                let (needed, more) = self.fields.split_at(self.least);
+                let more = more.iter().map(|field| format!(" or {},{field}", needed.join(",")));
+                let reason = format!("must be {}{}", needed.join(","), more.collect::<String>());
                 return Err(refuse(&self.record, "line", &all.join(","), reason));
             }
             if self.read == MAX_ARRIVALS {
@@ -79,6 +101,11 @@ impl<'a> Line<'a> {
     /// What a field says, which must be one of those read for.
     pub(crate) fn text(&self, field: usize) -> &'a str {
         &self.record[field]
+    }
+
+    /// The same of one that a line may leave out.
+    pub(crate) fn optional(&self, field: usize) -> Option<&'a str> {
+        self.record.get(field)
     }
 
     /// A field that is the time of an arrival in `unit`.

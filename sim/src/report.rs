@@ -7,6 +7,7 @@ use planner::problem::raw::{Stream, Unit};
 use rt_core::{Constraint, Instant, MissReason, StreamSpec, StreamState};
 use serde::{Serialize, Serializer};
 
+use crate::classes::ClassReport;
 use crate::measure::{Misses, Violations};
 use crate::record::misses;
 use crate::time::Time;
@@ -24,6 +25,9 @@ pub struct Report {
     /// Requests served by each variant, the base first; left out where the base alone served.
     #[serde(skip_serializing_if = "base_alone")]
     pub by_variant: Vec<u64>,
+    /// What came of each class of requests; left out where they are all alike.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassReport>,
 }
 
 /// What became of a request.
@@ -157,6 +161,7 @@ impl Report {
                 })
                 .collect(),
             by_variant: by_variant(run),
+            classes: Vec::new(),
         }
     }
 }

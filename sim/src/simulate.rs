@@ -7,6 +7,7 @@ use planner::{Problem, SharedProblem};
 use rt_core::{Selector, Span, StreamSpec, WorkerId};
 
 use crate::arrivals::{Arrivals, ArrivalsError, service_of};
+use crate::classes::{self, Class, ClassError};
 use crate::log::Log;
 use crate::policy::{Logged, PlayError, PolicyKind, on_device_by, scheduled, selecting};
 use crate::record::{MAX_WAITING, record};
@@ -22,6 +23,9 @@ pub enum SimulateError {
     /// They cannot be run.
     #[error(transparent)]
     Run(#[from] PlayError),
+    /// A class that there is not.
+    #[error(transparent)]
+    Class(#[from] ClassError),
 }
 
 /// Runs the arrivals in `csv`, lines `time,stream` (see [`Arrivals::read`]), under `policy`. Batches of `b` take
@@ -37,18 +41,23 @@ pub fn simulate(problem: &Problem, csv: impl Read, policy: PolicyKind) -> Result
 
 /// As [`simulate`] under the daemon's scheduler, with a log of all that it does. With a `selector`, there are variants of
 /// the problem's model among which it selects as far as a shield for the problem's streams allows; a batch takes exactly
-/// the time of its variant.
+/// the time of its variant. Requests are of `classes`, if there are any, as their lines say, or else of the first.
 ///
 /// # Errors
-/// As [`simulate`]; also if the variants are not for the problem's workers, or its streams have no shield.
+/// As [`simulate`]; also if a line names a class that there is not, if the variants are not for the problem's workers, or its streams have no shield.
 pub fn simulate_logged(
     problem: &Problem,
     csv: impl Read,
     selector: Option<Selector>,
+    classes: &[Class],
 ) -> Result<(Report, Log), SimulateError> {
     let arrivals = Arrivals::read(problem, csv)?;
-    let (run, log) = run_logged(problem, &arrivals, selector, Order::Together, |_, _, bound| bound)?;
-    Ok((Report::new(problem, &arrivals.streams, &run), log))
+    let numbers = classes::numbers(&arrivals, classes)?;
+    let wanted = numbers.iter().map(|&number| (number, classes[usize::from(number)].reach)).collect();
+    let weir = chosen(problem, &arrivals, selector)?.of_classes(wanted);
+    let (run, log) = logged(weir, &arrivals, Order::Together, |_, _, bound| bound)?;
+    let report = Report::new(problem, &arrivals.streams, &run);
+    Ok((Report { classes: classes::reports(&run, &numbers, classes), ..report }, log))
 }
 
 /// As [`simulate`] under the daemon's scheduler for services that share workers, with a log of all that it does: lines are
@@ -85,6 +94,7 @@ pub(crate) fn run_shared(
 }
 
 /// Runs `arrivals`, which name streams, through the daemon's scheduler, batches taking `service(worker, size, bound)`.
+#[cfg(test)]
 pub(crate) fn run_logged(
     problem: &Problem,
     arrivals: &Arrivals,
@@ -92,12 +102,20 @@ pub(crate) fn run_logged(
     order: Order,
     service: impl FnMut(WorkerId, usize, Span) -> Span,
 ) -> Result<(Run, Log), PlayError> {
+    logged(chosen(problem, arrivals, selector)?, arrivals, order, service)
+}
+
+/// The daemon's scheduler for the streams of `arrivals`.
+fn chosen(
+    problem: &Problem,
+    arrivals: &Arrivals,
+    selector: Option<Selector>,
+) -> Result<Scheduled, PlayError> {
     let streams = arrivals.streams.len();
-    let weir = match selector {
+    Ok(match selector {
         Some(selector) => selecting(problem, MAX_WAITING, streams, selector)?,
         None => scheduled(problem, MAX_WAITING, streams)?,
-    };
-    logged(weir, arrivals, order, service)
+    })
 }
 
 /// The same through a scheduler that is given.

@@ -12,6 +12,8 @@ pub struct Scheduled {
     scheduler: Scheduler,
     streams: Vec<StreamId>,
     workers: usize,
+    /// Of each request in order its class, and within what time its answer is wanted; none where they are all alike.
+    classes: Vec<(u8, Span)>,
 }
 
 impl Scheduled {
@@ -19,7 +21,14 @@ impl Scheduled {
     #[must_use]
     pub fn new(scheduler: Scheduler, streams: Vec<StreamId>) -> Self {
         let workers = scheduler.config().worker_count();
-        Self { scheduler, streams, workers }
+        Self { scheduler, streams, workers, classes: Vec::new() }
+    }
+
+    /// The same for requests of classes: of each that comes, in order, the number of its class and within what time its answer is
+    /// wanted.
+    #[must_use]
+    pub fn of_classes(self, classes: Vec<(u8, Span)>) -> Self {
+        Self { classes, ..self }
     }
 }
 
@@ -30,8 +39,14 @@ impl Policy for Scheduled {
 
     #[inline]
     fn arrive(&mut self, now: Instant, stream: usize, token: u64) -> Option<End> {
-        let arrival = Arrival { stream: self.streams[stream], token, at: now };
-        self.scheduler.handle_arrival(now, arrival).map(end)
+        let arrival = Arrival::new(self.streams[stream], token, now);
+        let refused = match self.classes.get(token as usize) {
+            None => self.scheduler.handle_arrival(now, arrival),
+            Some(&(class, within)) => {
+                self.scheduler.handle_wanted(now, arrival.of_class(class), (now, within), true)
+            }
+        };
+        refused.map(end)
     }
 
     #[inline]

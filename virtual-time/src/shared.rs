@@ -29,7 +29,7 @@ impl Policy for OnDevice {
 
     fn arrive(&mut self, now: Instant, stream: usize, token: u64) -> Option<End> {
         let (service, stream) = self.streams[stream];
-        self.device.handle_arrival(now, service, Arrival { stream, token, at: now }).map(end)
+        self.device.handle_arrival(now, service, Arrival::new(stream, token, now)).map(end)
     }
 
     fn complete(&mut self, now: Instant, worker: WorkerId, time: Span) {

@@ -57,6 +57,35 @@ class Sync(Case):
         streams = self.client.status()["services"][0]["streams"]
         self.assertIn(self.name, [s["name"] for s in streams])
 
+    def test_requests_are_of_classes(self) -> None:
+        # A batch takes 40 ms, the deadline of the soft class is 10 ms.
+        zeros = np.zeros(2, np.float32)
+        plain = self.client.register("classed", self.name)
+        self.assertEqual([known.name for known in plain.classes], ["plain", "soft"])
+        self.assertEqual((plain.own_class, plain.classes[1].deadline, plain.classes[1].reach), (0, 0.01, 1.01))
+        soft = self.client.register("classed", self.name + "-soft", class_="soft")
+        self.assertEqual(soft.own_class, 1)
+        for stream, class_, late in ((plain, None, False), (plain, "soft", True), (soft, None, True), (soft, "plain", False)):
+            outcome = self.client.infer(stream, zeros, class_=class_)
+            assert isinstance(outcome, weir.Result), outcome
+            self.assertEqual(outcome.late, late)
+        with self.assertRaisesRegex(ValueError, "no class 'torn'.*'plain', 'soft'"):
+            self.client.submit(plain, zeros, class_="torn")
+        with self.assertRaises(weir.RefusedError) as refused:
+            self.client.register("classed", self.name + "-torn", class_="torn")
+        self.assertEqual(refused.exception.word, "unknown-class")
+
+        async def asynchronous() -> None:
+            async with await weir.aio.connect(self.daemon.socket) as client:
+                stream = await client.register("classed", self.name + "-aio", class_="soft")
+                outcome = await client.infer(stream, zeros)
+                assert isinstance(outcome, weir.Result), outcome
+                self.assertTrue(outcome.late)
+                outcome = await client.infer(stream, zeros, class_="plain")
+                self.assertFalse(isinstance(outcome, weir.Result) and outcome.late)
+
+        asyncio.run(asynchronous())
+
     def held_for(self, name: str, seconds: float) -> threading.Thread:
         """Somebody else holds that name for so long."""
         other = weir.Client(self.daemon.socket)
@@ -462,7 +491,7 @@ class Bytes(unittest.TestCase):
         self.assertEqual(told, weir.SafeMode("lanes", "safe-mode", True, *evidence))
 
     def test_daemons_of_all_versions_are_spoken_to(self) -> None:
-        for version, known in [(0, False), (1, True), (2, True), (3, True), (4, True), (5, False)]:
+        for version, known in [(0, False), (1, True), (2, True), (3, True), (4, True), (5, True), (6, False)]:
             body = struct.pack("<HHIQ", version, 0, 1 << 20, 0) + wire.string("weir")
             if known:
                 self.assertEqual(wire.welcome(wire.Frame(wire.WELCOME, 1, body)), (version, 1 << 20, 0, "weir"))

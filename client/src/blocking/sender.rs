@@ -60,9 +60,14 @@ impl Sender {
         self.submit_frame(place.stream(), place.submit())
     }
 
+    /// What the connection speaks.
+    pub(super) fn version(&self) -> u16 {
+        self.shared.version()
+    }
+
     /// Sends a request with what the daemon reads of when it is sent and wanted.
     fn submit_frame(&mut self, stream: &StreamInfo, frame: ClientFrame<'_>) -> Result<RequestId, Error> {
-        let frame = stream.stamped(frame, self.shared.version())?;
+        let frame = stream.stamped(frame, self.version())?;
         self.send_frame(&frame).map(RequestId)
     }
 

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::wire::{MAX_ARRIVALS, MAX_CONSTRAINTS, MAX_NAME};
+use crate::error::Error;
+use crate::wire::{CLASS_VERSION, MAX_ARRIVALS, MAX_CONSTRAINTS, MAX_NAME};
 
 /// A demand for a stream: a service, a name, the misses it can live with and the arrivals it declares.
 ///
@@ -14,6 +15,7 @@ pub struct Registration {
     stream: String,
     constraints: Vec<Constraint>,
     arrivals: Vec<ArrivalBound>,
+    class: Option<String>,
 }
 
 impl Registration {
@@ -27,6 +29,7 @@ impl Registration {
             stream: stream.into(),
             constraints: Vec::new(),
             arrivals: Vec::new(),
+            class: None,
         })
     }
 
@@ -43,6 +46,16 @@ impl Registration {
     /// What must hold of the stream's outcomes; at most 8.
     pub fn constraints(&self) -> &[Constraint] {
         &self.constraints
+    }
+
+    /// The class of its requests that name none; at most 255 bytes. The service's first, or what the configuration says, if absent.
+    pub fn class(&self) -> Option<&str> {
+        self.class.as_deref()
+    }
+
+    /// Whether a daemon that speaks `version` knows all of it.
+    pub(crate) fn is_of(&self, version: u16) -> Result<(), Error> {
+        if self.class.is_some() && version < CLASS_VERSION { Err(Error::Classes { version }) } else { Ok(()) }
     }
 
     /// What the stream declares about its arrivals; at most 4, all of which hold together.
@@ -69,6 +82,12 @@ impl RegistrationBuilder {
         self
     }
 
+    /// Has requests that name no class be of this one; from version 5 of the protocol on.
+    pub fn class(mut self, class: impl Into<String>) -> Self {
+        self.0.class = Some(class.into());
+        self
+    }
+
     /// Checks the limits of the frame.
     ///
     /// # Errors
@@ -79,6 +98,7 @@ impl RegistrationBuilder {
         };
         within("service (bytes)", self.0.service.len(), MAX_NAME)?;
         within("stream (bytes)", self.0.stream.len(), MAX_NAME)?;
+        within("class (bytes)", self.0.class.as_ref().map_or(0, String::len), MAX_NAME)?;
         within("constraints", self.0.constraints.len(), MAX_CONSTRAINTS)?;
         within("arrivals", self.0.arrivals.len(), MAX_ARRIVALS)?;
         Ok(self.0)

@@ -31,8 +31,25 @@ pub struct StreamInfo {
     pub inputs: Vec<TensorInfo>,
     /// What a result consists of, likewise.
     pub outputs: Vec<TensorInfo>,
+    /// The class of its requests that name none, by its place among `classes`.
+    pub class: u8,
+    /// The classes of requests that the service has; none if they are all alike.
+    pub classes: Vec<ClassInfo>,
     /// How soon after its sending the answer of a request is wanted, if sooner than the deadline.
     pub wanted: Option<Duration>,
+    /// The class of requests, by its place among `classes`, if it is not the stream's own.
+    pub asked: Option<u8>,
+}
+
+/// A class of requests of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassInfo {
+    /// In the configuration.
+    pub name: String,
+    /// From arrival to answer; a later one is late.
+    pub deadline: Duration,
+    /// How long an answer takes at most that is delivered: the same, unless late answers are worth something.
+    pub reach: Duration,
 }
 
 impl StreamInfo {
@@ -51,13 +68,27 @@ impl StreamInfo {
         Self { wanted: Some(time), ..self.clone() }
     }
 
+    /// The same stream for requests of this class.
+    ///
+    /// # Errors
+    /// If the service has no such class.
+    pub fn of_class(&self, name: &str) -> Result<Self, Error> {
+        match self.classes.iter().position(|class| class.name == name) {
+            Some(class) => Ok(Self { asked: Some(class as u8), ..self.clone() }),
+            None => {
+                let known = self.classes.iter().map(|class| class.name.clone()).collect();
+                Err(Error::Class { name: name.to_owned(), known })
+            }
+        }
+    }
+
     /// A request with what the daemon reads of it in that version of the protocol: that it is sent now, and how soon its answer
     /// is wanted.
     pub(crate) fn stamped<'p>(&self, frame: ClientFrame<'p>, version: u16) -> Result<ClientFrame<'p>, Error> {
         match self.within_us() {
             1.. if version < WITHIN_VERSION => Err(Error::Within { version }),
             _ if version < SENT_VERSION => Ok(frame),
-            within_us => Ok(frame.sent_at(clock::now_ns(), within_us)),
+            within_us => Ok(frame.sent_at(clock::now_ns(), within_us, self.asked)),
         }
     }
 
@@ -200,15 +231,18 @@ mod tests {
             accuracy: 0.9,
             inputs: tensors.clone(),
             outputs: tensors,
+            class: 0,
+            classes: Vec::new(),
             wanted: None,
+            asked: None,
         }
     }
 
     fn inference(output: &[u8]) -> Inference {
         let (queued, run) = (Duration::ZERO, Duration::ZERO);
-        let (stream, sequence, misses_left, batch, variant, skipped) = (1, 0, None, 1, 0, 0);
+        let (stream, sequence, misses_left, batch, variant, skipped, late) = (1, 0, None, 1, 0, 0, false);
         let output = output.into();
-        Inference { stream, sequence, misses_left, queued, run, batch, variant, skipped, output }
+        Inference { stream, sequence, misses_left, queued, run, batch, variant, skipped, late, output }
     }
 
     #[test]

@@ -70,6 +70,34 @@ pub enum ClientFrame<'a> {
         /// Where in the arena its output tensors are to begin, a multiple of 8.
         output: u64,
     },
+    /// One request of a class, with the instant at which it was sent; from version 5 of the protocol on.
+    SubmitOf {
+        /// The stream it belongs to.
+        stream: u32,
+        /// As of SUBMIT_AT.
+        within_us: u32,
+        /// When it was sent, in nanoseconds of `CLOCK_MONOTONIC`.
+        sent_ns: u64,
+        /// Its class, by its place among those of REGISTERED.
+        class: u8,
+        /// The input tensors, packed, exactly `input_bytes` long.
+        payload: &'a [u8],
+    },
+    /// The same, whose tensors lie in the arena; from version 5 of the protocol on.
+    SubmitSharedOf {
+        /// The stream it belongs to.
+        stream: u32,
+        /// As of SUBMIT_AT.
+        within_us: u32,
+        /// When it was sent, in nanoseconds of `CLOCK_MONOTONIC`.
+        sent_ns: u64,
+        /// Its class, by its place among those of REGISTERED.
+        class: u8,
+        /// Where in the arena its input tensors begin, a multiple of 8.
+        input: u64,
+        /// Where in the arena its output tensors are to begin, a multiple of 8.
+        output: u64,
+    },
     /// Asks for an eventfd that counts changes of safe mode and suspensions.
     Alarm,
     /// Chooses the events to be told; replaces the choice made before.
@@ -95,6 +123,8 @@ impl<'a> ClientFrame<'a> {
             Self::SubmitShared { .. } => Kind::SubmitShared,
             Self::SubmitAt { .. } => Kind::SubmitAt,
             Self::SubmitSharedAt { .. } => Kind::SubmitSharedAt,
+            Self::SubmitOf { .. } => Kind::SubmitOf,
+            Self::SubmitSharedOf { .. } => Kind::SubmitSharedOf,
             Self::Alarm => Kind::Alarm,
             Self::Subscribe { .. } => Kind::Subscribe,
             Self::Status => Kind::Status,
@@ -102,8 +132,21 @@ impl<'a> ClientFrame<'a> {
         }
     }
 
-    /// The same request, sent at `sent_ns`, its answer wanted within so many microseconds; any other frame as it is.
-    pub(crate) fn sent_at(self, sent_ns: u64, within_us: u32) -> Self {
+    /// The same request, sent at `sent_ns`, its answer wanted within so many microseconds, of that class if of one; any other
+    /// frame as it is.
+    pub(crate) fn sent_at(self, sent_ns: u64, within_us: u32, class: Option<u8>) -> Self {
+        match (self, class) {
+            (Self::Submit { stream, payload }, Some(class)) => {
+                Self::SubmitOf { stream, within_us, sent_ns, class, payload }
+            }
+            (Self::SubmitShared { stream, input, output }, Some(class)) => {
+                Self::SubmitSharedOf { stream, within_us, sent_ns, class, input, output }
+            }
+            (own, _) => own.sent_of_none(sent_ns, within_us),
+        }
+    }
+
+    fn sent_of_none(self, sent_ns: u64, within_us: u32) -> Self {
         match self {
             Self::Submit { stream, payload } => Self::SubmitAt { stream, within_us, sent_ns, payload },
             Self::SubmitShared { stream, input, output } => {
@@ -132,6 +175,13 @@ impl<'a> ClientFrame<'a> {
             }
             Self::SubmitSharedAt { stream, within_us, sent_ns, input, output } => {
                 writer.u32(*stream).u32(*within_us).u64(*sent_ns).u64(*input).u64(*output)
+            }
+            Self::SubmitOf { stream, within_us, sent_ns, class, payload } => {
+                write_class(writer.u32(*stream).u32(*within_us).u64(*sent_ns), *class).bytes(payload)
+            }
+            Self::SubmitSharedOf { stream, within_us, sent_ns, class, input, output } => {
+                let head = writer.u32(*stream).u32(*within_us).u64(*sent_ns);
+                write_class(head, *class).u64(*input).u64(*output)
             }
             Self::Subscribe { mask } => writer.u32(mask.0),
             Self::Alarm | Self::Status | Self::Ping => writer,
@@ -181,6 +231,17 @@ impl<'a> ClientFrame<'a> {
                     (fields.u64("sent")?, fields.u64("input")?, fields.u64("output")?);
                 Self::SubmitSharedAt { stream, within_us, sent_ns, input, output }
             }
+            Kind::SubmitOf => {
+                let (stream, within_us) = (fields.u32("stream")?, fields.u32("within")?);
+                let (sent_ns, class) = (fields.u64("sent")?, read_class(&mut fields)?);
+                Self::SubmitOf { stream, within_us, sent_ns, class, payload: fields.rest() }
+            }
+            Kind::SubmitSharedOf => {
+                let (stream, within_us) = (fields.u32("stream")?, fields.u32("within")?);
+                let (sent_ns, class) = (fields.u64("sent")?, read_class(&mut fields)?);
+                let (input, output) = (fields.u64("input")?, fields.u64("output")?);
+                Self::SubmitSharedOf { stream, within_us, sent_ns, class, input, output }
+            }
             Kind::Alarm => Self::Alarm,
             Kind::Subscribe => Self::Subscribe { mask: EventMask(fields.u32("mask")?) },
             Kind::Status => Self::Status,
@@ -193,6 +254,18 @@ impl<'a> ClientFrame<'a> {
         }
         Ok(frame)
     }
+}
+
+/// A class, and what keeps tensors behind it at a multiple of 8.
+fn write_class(writer: Writer<'_>, class: u8) -> Writer<'_> {
+    writer.u8(class).bytes(&[0; 7])
+}
+
+fn read_class(fields: &mut Reader<'_>) -> Result<u8, WireError> {
+    let [class, reserved @ ..] = fields.array::<8>("class")?;
+    let wrong = reserved.into_iter().find(|&byte| byte != 0).unwrap_or(0);
+    fields.must_be_zero("reserved", wrong.into())?;
+    Ok(class)
 }
 
 /// The events a connection asks for; bits without a name are ignored by the daemon.
@@ -252,10 +325,14 @@ fn write_registration<'o>(writer: Writer<'o>, registration: &Registration) -> Wr
     let (constraints, arrivals) = (registration.constraints(), registration.arrivals());
     let names = writer.string(registration.service(), MAX_NAME).string(registration.stream(), MAX_NAME);
     let constrained = constraints.iter().copied().fold(names.u8(constraints.len() as u8), write_constraint);
-    arrivals.iter().fold(constrained.u8(arrivals.len() as u8), |writer, bound| {
+    let declared = arrivals.iter().fold(constrained.u8(arrivals.len() as u8), |writer, bound| {
         let (form, a, b) = bound.fields();
         writer.u8(form).u64(a).u64(b)
-    })
+    });
+    match registration.class() {
+        Some(class) => declared.string(class, MAX_NAME),
+        None => declared,
+    }
 }
 
 fn read_registration(fields: &mut Reader<'_>) -> Result<Registration, WireError> {
@@ -269,13 +346,18 @@ fn read_registration(fields: &mut Reader<'_>) -> Result<Registration, WireError>
         let bound = ArrivalBound::from_fields(form, fields.u64("arrivals a")?, fields.u64("arrivals b")?);
         builder = builder.arrivals(bound);
     }
+    if fields.goes_on() {
+        builder = builder.class(fields.string("class", MAX_NAME)?);
+    }
     Ok(builder.fits())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{DEFAULT_MAX_FRAME, HEADER_LEN, PACKING, SUBMIT_AT_HEAD_LEN, SUBMIT_HEAD_LEN};
+    use crate::wire::{
+        DEFAULT_MAX_FRAME, HEADER_LEN, PACKING, SUBMIT_AT_HEAD_LEN, SUBMIT_HEAD_LEN, SUBMIT_OF_HEAD_LEN,
+    };
 
     fn decode(bytes: &[u8]) -> Result<ClientFrame<'_>, WireError> {
         let (head, body) = bytes.split_first_chunk::<HEADER_LEN>().expect("a header");
@@ -288,7 +370,7 @@ mod tests {
         let before = (out.as_ptr(), out.capacity());
         ClientFrame::Submit { stream: 1, payload: &[5; 400] }.encode(1, &mut out);
         assert_eq!((out.as_ptr(), out.capacity()), before);
-        for head in [SUBMIT_HEAD_LEN, SUBMIT_AT_HEAD_LEN] {
+        for head in [SUBMIT_HEAD_LEN, SUBMIT_AT_HEAD_LEN, SUBMIT_OF_HEAD_LEN] {
             assert_eq!((HEADER_LEN + head) % PACKING, 0, "the payload stays aligned within its frame");
         }
     }

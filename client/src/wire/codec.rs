@@ -124,6 +124,11 @@ impl<'a> Reader<'a> {
         self.text(field, text)
     }
 
+    /// Whether anything is left.
+    pub(super) fn goes_on(&self) -> bool {
+        !self.rest.is_empty()
+    }
+
     /// Everything left, as it is.
     pub(super) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)

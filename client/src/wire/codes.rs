@@ -76,6 +76,8 @@ codes! {
         Alarm = 10 "ALARM" "asks for an eventfd that counts changes of safe mode and suspensions",
         SubmitAt = 11 "SUBMIT_AT" "one request, with the instant at which it was sent",
         SubmitSharedAt = 12 "SUBMIT_SHARED_AT" "the same, for tensors that lie in the arena",
+        SubmitOf = 13 "SUBMIT_OF" "one request of a class, with the instant at which it was sent",
+        SubmitSharedOf = 14 "SUBMIT_SHARED_OF" "the same, for tensors that lie in the arena",
         Welcome = 128 "WELCOME" "answers HELLO",
         Registered = 129 "REGISTERED" "answers REGISTER: the stream and its promise",
         Unregistered = 130 "UNREGISTERED" "answers UNREGISTER",
@@ -88,6 +90,7 @@ codes! {
         Error = 137 "ERROR" "last frame before the daemon closes the connection",
         Mapped = 138 "MAPPED" "answers ARENA: it can be used",
         Alarmed = 139 "ALARMED" "answers ALARM: the eventfd comes with it",
+        ResultLate = 140 "RESULT_LATE" "answers a request of a class whose late answers are worth something: the output, late",
         EventSafeMode = 160 "EVENT_SAFE_MODE" "a service entered or left safe mode",
         EventMissesLeft = 161 "EVENT_MISSES_LEFT" "a stream has few misses left",
         EventsLost = 162 "EVENTS_LOST" "events dropped because the client read too slowly",
@@ -142,6 +145,7 @@ codes! {
         Alarm = 14 "alarm" "no eventfd: there is one already, or nothing for it to count",
         TooManyQuestions = 15 "too-many-questions" "STATUS, PING or SUBSCRIBE more often than one connection may",
         SentInFuture = 16 "sent-in-future" "the request says that it was sent later than now",
+        UnknownClass = 17 "unknown-class" "the service has no class of this name or number",
     }
 }
 

@@ -31,7 +31,7 @@ pub enum DaemonFrame<'a> {
     Registered(Cow<'a, StreamInfo>),
     /// Answers UNREGISTER.
     Unregistered,
-    /// Answers SUBMIT and SUBMIT_SHARED: the output, in time.
+    /// Answers a request: the output, in time, or late where that is worth something.
     Result {
         /// Everything but the output.
         head: ResultHead,
@@ -115,7 +115,13 @@ impl<'a> DaemonFrame<'a> {
             Self::Welcome { .. } => Kind::Welcome,
             Self::Registered(_) => Kind::Registered,
             Self::Unregistered => Kind::Unregistered,
-            Self::Result { .. } => Kind::Result,
+            Self::Result { head, .. } => {
+                if head.late {
+                    Kind::ResultLate
+                } else {
+                    Kind::Result
+                }
+            }
             Self::Miss { .. } => Kind::Miss,
             Self::Subscribed => Kind::Subscribed,
             Self::StatusReply { .. } => Kind::StatusReply,
@@ -180,7 +186,10 @@ impl<'a> DaemonFrame<'a> {
             }
             Kind::Registered => Self::Registered(Cow::Owned(read_stream(&mut fields)?)),
             Kind::Unregistered => Self::Unregistered,
-            Kind::Result => Self::Result { head: ResultHead::read(&mut fields)?, output: fields.rest() },
+            kind @ (Kind::Result | Kind::ResultLate) => {
+                let head = ResultHead::read(&mut fields, matches!(kind, Kind::ResultLate))?;
+                Self::Result { head, output: fields.rest() }
+            }
             Kind::Miss => Self::Miss {
                 stream: fields.u32("stream")?,
                 misses_left: read_misses_left(&mut fields)?,

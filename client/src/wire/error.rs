@@ -86,6 +86,16 @@ pub enum WireError {
         /// Most allowed.
         limit: usize,
     },
+    /// The class of a stream is none of those that are told.
+    #[error("{kind}: class is {class}, there are {classes}")]
+    Class {
+        /// Kind of the frame.
+        kind: Kind,
+        /// The class told.
+        class: u8,
+        /// How many there are.
+        classes: usize,
+    },
     /// A reserved field is not 0.
     #[error("{kind}: {field} is {value}, must be 0")]
     Reserved {

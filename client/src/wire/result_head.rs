@@ -26,6 +26,8 @@ pub struct ResultHead {
     /// How many requests of the stream just before this one were not executed, so that the model does not remember them; 0
     /// of a model that remembers nothing, and before version 4 of the protocol.
     pub skipped: u32,
+    /// Whether its kind is RESULT_LATE; from version 5 of the protocol on.
+    pub late: bool,
 }
 
 impl ResultHead {
@@ -35,7 +37,7 @@ impl ResultHead {
         numbered.u64(self.queued_ns).u64(self.run_ns).u16(self.batch).u16(self.variant).u32(self.skipped)
     }
 
-    pub(super) fn read(fields: &mut Reader<'_>) -> Result<Self, WireError> {
+    pub(super) fn read(fields: &mut Reader<'_>, late: bool) -> Result<Self, WireError> {
         Ok(Self {
             stream: fields.u32("stream")?,
             misses_left: read_misses_left(fields)?,
@@ -45,6 +47,7 @@ impl ResultHead {
             batch: fields.u16("batch")?,
             variant: fields.u16("variant")?,
             skipped: fields.u32("skipped")?,
+            late,
         })
     }
 }
@@ -68,6 +71,7 @@ mod tests {
         batch: 5,
         variant: 6,
         skipped: 7,
+        late: false,
     };
 
     #[test]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::codec::{Reader, Writer};
-use super::{DataType, MAX_DIMENSIONS, MAX_NAME, MAX_TENSORS, WireError};
-use crate::types::{StreamInfo, TensorInfo};
+use super::{DataType, Kind, MAX_CLASSES, MAX_DIMENSIONS, MAX_NAME, MAX_TENSORS, WireError};
+use crate::types::{ClassInfo, StreamInfo, TensorInfo};
 
 /// Lists above their limit are cut.
 pub(super) fn write_stream<'o>(writer: Writer<'o>, info: &StreamInfo) -> Writer<'o> {
@@ -12,11 +12,42 @@ pub(super) fn write_stream<'o>(writer: Writer<'o>, info: &StreamInfo) -> Writer<
     let lengths = writer.u32(info.id).u32(info.input_bytes).u64(deadline_ns).u32(info.output_bytes);
     let density = lengths.u32(info.density_numerator).u32(info.density_denominator);
     let variant = density.f32(info.accuracy).string(&info.variant, MAX_NAME);
-    write_tensors(write_tensors(variant, &info.inputs), &info.outputs)
+    write_classes(write_tensors(write_tensors(variant, &info.inputs), &info.outputs), info)
+}
+
+/// Where there are any.
+fn write_classes<'o>(writer: Writer<'o>, info: &StreamInfo) -> Writer<'o> {
+    let classes = &info.classes[..info.classes.len().min(MAX_CLASSES)];
+    if classes.is_empty() {
+        return writer;
+    }
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let head = writer.u8(info.class).u8(classes.len() as u8);
+    classes.iter().fold(head, |writer, class| {
+        writer.u64(ns(class.deadline)).u64(ns(class.reach)).string(&class.name, MAX_NAME)
+    })
+}
+
+fn read_classes(fields: &mut Reader<'_>) -> Result<(u8, Vec<ClassInfo>), WireError> {
+    if !fields.goes_on() {
+        return Ok((0, Vec::new()));
+    }
+    let (own, count) = (fields.u8("class")?, fields.count("classes", MAX_CLASSES)?);
+    if usize::from(own) >= count {
+        return Err(WireError::Class { kind: Kind::Registered, class: own, classes: count });
+    }
+    let classes: Result<_, _> = (0..count)
+        .map(|_| {
+            let deadline = Duration::from_nanos(fields.u64("class deadline_ns")?);
+            let reach = Duration::from_nanos(fields.u64("class reach_ns")?);
+            Ok(ClassInfo { name: fields.string("class name", MAX_NAME)?.into(), deadline, reach })
+        })
+        .collect();
+    Ok((own, classes?))
 }
 
 pub(super) fn read_stream(fields: &mut Reader<'_>) -> Result<StreamInfo, WireError> {
-    Ok(StreamInfo {
+    let mut info = StreamInfo {
         id: fields.u32("stream")?,
         input_bytes: fields.u32("input_bytes")?,
         deadline: Duration::from_nanos(fields.u64("deadline_ns")?),
@@ -27,8 +58,13 @@ pub(super) fn read_stream(fields: &mut Reader<'_>) -> Result<StreamInfo, WireErr
         variant: fields.string("variant", MAX_NAME)?.into(),
         inputs: read_tensors(fields, "inputs")?,
         outputs: read_tensors(fields, "outputs")?,
+        class: 0,
+        classes: Vec::new(),
         wanted: None,
-    })
+        asked: None,
+    };
+    (info.class, info.classes) = read_classes(fields)?;
+    Ok(info)
 }
 
 fn write_tensors<'o>(writer: Writer<'o>, tensors: &[TensorInfo]) -> Writer<'o> {

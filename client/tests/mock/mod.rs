@@ -139,7 +139,10 @@ impl Peer {
             variant: "small".into(),
             inputs: tensor("x", 4),
             outputs: tensor("y", 2),
+            class: 0,
+            classes: Vec::new(),
             wanted: None,
+            asked: None,
         }));
         self.send(id, &registered);
     }
@@ -155,9 +158,9 @@ impl Peer {
 
     pub(crate) fn result(&mut self, id: u64, sequence: u64, output: [f32; 2]) {
         let (queued_ns, run_ns, batch, variant) = (1_000, 2_000, 3, 1);
-        let (misses_left, skipped) = (Some(2), 4);
+        let (misses_left, skipped, late) = (Some(2), 4, false);
         let head =
-            ResultHead { stream: 7, misses_left, sequence, queued_ns, run_ns, batch, variant, skipped };
+            ResultHead { stream: 7, misses_left, sequence, queued_ns, run_ns, batch, variant, skipped, late };
         let output: Vec<u8> = output.iter().flat_map(|value| value.to_le_bytes()).collect();
         self.send(id, &DaemonFrame::Result { head, output: &output });
     }

@@ -13,7 +13,7 @@ use weir_engine::{
     TensorSpec, has_batches, isolate, load, prepare, prepare_each, sha256_hex,
 };
 
-use crate::config::{Config, ModelChoice, ServiceConfig, SimulatedModel};
+use crate::config::{Config, ModelChoice, Models, ServiceConfig, SimulatedModel};
 pub use reply::{Descent, Reply, Results};
 pub use stages::{Way, adapters, reply};
 pub use staging::{Staging, Timed};
@@ -72,10 +72,13 @@ pub fn resolve_models(config: &Config) -> Result<Vec<Vec<ModelSpec>>, ModelsErro
         if !service.kinds.is_empty() {
             let specs = service.kinds.iter().map(variants).collect::<Result<Vec<_>, _>>()?.concat();
             check_state(service, &specs[..1])?;
+            check_classes(service, &specs)?;
             return Ok(specs);
         }
         if service.stages.is_empty() {
-            return variants(service);
+            let specs = variants(service)?;
+            check_classes(service, &specs)?;
+            return Ok(specs);
         }
         let each = service.stages.iter().map(|stage| variants(&stage.runs));
         let specs = each.collect::<Result<Vec<_>, _>>()?.concat();
@@ -218,6 +221,24 @@ fn check(service: &ServiceConfig, specs: Vec<ModelSpec>) -> Result<Vec<ModelSpec
     Ok(specs)
 }
 
+/// What classes say of models they say of those that serve the service, or may.
+fn check_classes(service: &ServiceConfig, specs: &[ModelSpec]) -> Result<(), ModelsError> {
+    let candidates = match service.candidates.as_ref().map(|candidates| &candidates.models) {
+        Some(Models::Named(names)) => &names[..],
+        _ => &[],
+    };
+    let mut known: Vec<&str> = specs.iter().map(|spec| &*spec.name).collect();
+    known.extend(candidates.iter().map(|name| &**name).filter(|name| specs.iter().all(|s| s.name != *name)));
+    for (i, class) in service.classes.iter().enumerate() {
+        if let Some((model, accuracy)) = class.accuracy.iter().find(|(name, _)| !known.contains(&&**name)) {
+            let field = format!("{}.class[{i}].accuracy.{model}", service.at);
+            let reason = format!("is no model of the service: {}", known.join(", "));
+            return Err(ModelsError::Field { field, value: accuracy.to_string(), reason });
+        }
+    }
+    Ok(())
+}
+
 /// What remembers something from each request of a stream to the next runs one request after the other, and in one place.
 fn check_state(service: &ServiceConfig, specs: &[ModelSpec]) -> Result<(), ModelsError> {
     let Some(spec) = specs.iter().find(|spec| spec.has_state()) else { return Ok(()) };
@@ -269,7 +290,7 @@ fn simulated(model: &SimulatedModel, input: usize, output: usize) -> ModelSpec {
     let sha256 = sha256_hex(&times);
     let tensor = |name: &str, values| vec![TensorSpec::new(name, DataType::F32, &[values])];
     ModelSpec {
-        name: format!("simulated-{}", &sha256[..8]),
+        name: model.name.clone().unwrap_or_else(|| format!("simulated-{}", &sha256[..8])),
         path: PathBuf::new(),
         sha256,
         inputs: tensor("input", input),

@@ -76,6 +76,7 @@ pub fn of(service: &Service) -> Told {
         streams,
         served: service.totals().served(),
         missed: service.totals().missed(),
+        classes: service.classes_status(),
         departed,
     }
 }

@@ -86,6 +86,16 @@ fn print_service(service: &Service) {
             false => say!("  no shield: what must be answered goes first"),
         }
     }
+    for class in &service.classes {
+        let worth = class.worth.map_or_else(String::new, |worth| format!(", worth {worth:.3} on average"));
+        say!(
+            "  {:<16} {:>9} answered, {} of them late, {} missed{worth}",
+            class.name,
+            class.answered,
+            class.late,
+            class.missed
+        );
+    }
     for kind in &service.kinds {
         say!(
             "  {:<16} {} of {} workers on {}, in batches of {}",

@@ -11,7 +11,7 @@ use weir_oip::{Answer, Call, Model, Parameter, Parameters, Refused, check_output
 use weir_os::clock;
 use weir_os::locks::lock;
 use weir_plan::config::DaemonConfig;
-use weir_serve::service::{Handed, Origin, Said, Service};
+use weir_serve::service::{Handed, Origin, Said, Service, unknown_class};
 
 use super::reply::{Reply, Told};
 use super::streams::{ANONYMOUS, Declared, Streams};
@@ -41,6 +41,8 @@ pub(super) struct Asked {
     /// Empty for any.
     pub(super) version: String,
     pub(super) stream: Option<String>,
+    /// Of the service's classes.
+    pub(super) class: Option<String>,
     /// How soon the answer is wanted.
     pub(super) within: Option<Span>,
     /// Whether outputs that are not named go out as they lie in memory.
@@ -243,7 +245,8 @@ impl Desk {
         if !self.is_ready() {
             return Err(unavailable(DRAINING));
         }
-        let said = Said { sent: None, within: within(&asked, call)? };
+        let mut said = Said { within: within(&asked, call)?, ..Said::default() };
+        let class = class_named(&asked, call)?;
         let name = named(&asked, call)?;
         if service.plan.spec.has_state() && name == ANONYMOUS {
             let text =
@@ -264,6 +267,14 @@ impl Desk {
                 if packed_len(lease.service().plan.spec.request()) != packed.len() {
                     return Err(unavailable("the model has changed meanwhile"));
                 }
+                if let Some(class) = &class {
+                    said.class =
+                        lease.classes.told(class).filter(|told| lease.classes.find(Some(*told)).is_some());
+                    if said.class.is_none() {
+                        let text = unknown_class(&lease.service().plan.config, &format!("{class:?}"));
+                        return Err(Refused::Invalid(format!("weir_class: {text}")));
+                    }
+                }
                 let full = caller.open.load(Ordering::Relaxed) >= self.config().client_requests;
                 let handed = if full && lease.spec.demand().is_none() || lease.is_in_vain(said, packed.len())
                 {
@@ -271,7 +282,7 @@ impl Desk {
                 } else {
                     let unpromised = (!lease.promised).then_some(packed.len());
                     let mut origin = Origin::new(Arc::clone(&reply) as _, 1, 1, None).unpromised(unpromised);
-                    origin.tells_skipped = true;
+                    (origin.tells_skipped, origin.tells_late) = (true, true);
                     lease.hand_in(effects, (origin, said), |slot| slot.extend_from_slice(&packed))
                 };
                 (handed, lease.promised)
@@ -342,6 +353,9 @@ fn parameters(head: &ResultHead, service: &Service) -> Parameters {
     if let Some(left) = head.misses_left {
         parameters.insert("weir_misses_left".to_owned(), number(left.into()));
     }
+    if head.late {
+        parameters.insert("weir_late".to_owned(), Parameter::Bool(true));
+    }
     if head.skipped > 0 {
         parameters.insert("weir_skipped".to_owned(), number(head.skipped.into()));
     }
@@ -364,6 +378,15 @@ fn named(asked: &Asked, call: &Call<'_>) -> Result<String, Refused> {
                 "sequence_id is not supported here: name a stream by weir_stream".to_owned(),
             )),
         },
+    }
+}
+
+/// The class that a call names, if it does.
+fn class_named(asked: &Asked, call: &Call<'_>) -> Result<Option<String>, Refused> {
+    match call.parameters.get("weir_class") {
+        Some(Parameter::Text(name)) => Ok(Some(name.clone())),
+        Some(_) => Err(Refused::Invalid("weir_class must be a text".to_owned())),
+        None => Ok(asked.class.clone()),
     }
 }
 

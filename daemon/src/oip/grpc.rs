@@ -31,7 +31,7 @@ use weir_oip::grpc::{self, DESCRIPTORS};
 use weir_oip::http::VERSION;
 
 use super::desk::{Asked, Caller, Desk, Fared};
-use super::{EXTENSIONS, STREAM, closed};
+use super::{CLASS, EXTENSIONS, STREAM, closed};
 use crate::local::Guest;
 
 /// Calls of a connection at a time; more wait at the client.
@@ -123,9 +123,9 @@ impl Inference {
                 return Err(refused);
             }
         };
-        let Beside { stream, within } = beside;
+        let Beside { stream, class, within } = beside;
         let (model, version) = (message.model_name.clone(), message.model_version.clone());
-        let asked = Asked { model, version, stream, within, binary: true };
+        let asked = Asked { model, version, stream, class, within, binary: true };
         let given = self.desk.infer(&self.caller, asked, &call).await?;
         Ok(grpc::response(&given.answer()))
     }
@@ -135,6 +135,7 @@ impl Inference {
 #[derive(Clone, Default)]
 struct Beside {
     stream: Option<String>,
+    class: Option<String>,
     /// How soon the client wants the answer.
     within: Option<Span>,
 }
@@ -142,8 +143,8 @@ struct Beside {
 impl Beside {
     fn of(metadata: &MetadataMap) -> Self {
         let text = |name: &str| metadata.get(name).and_then(|value| value.to_str().ok());
-        let stream = STREAM.iter().find_map(|name| text(name)).map(str::to_owned);
-        Self { stream, within: text("grpc-timeout").and_then(timeout) }
+        let named = |names: [&str; 2]| names.iter().find_map(|name| text(name)).map(str::to_owned);
+        Self { stream: named(STREAM), class: named(CLASS), within: text("grpc-timeout").and_then(timeout) }
     }
 }
 

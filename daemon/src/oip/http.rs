@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use weir_oip::{Refused, http};
 
 use super::desk::{Asked, Caller, Desk, Fared};
-use super::{EXTENSIONS, STREAM, closed};
+use super::{CLASS, EXTENSIONS, STREAM, closed};
 use crate::local::Guest;
 
 /// So long a client may take to send a head, from the first byte of it on, or a body.
@@ -136,16 +136,16 @@ async fn infer(
 ) -> Result<Reply, Refused> {
     let read = read(desk, request).await;
     let called = read.as_ref().map_err(Clone::clone);
-    let called = called.and_then(|((length, stream), body)| Ok((stream, http::call(body, *length)?)));
-    let (stream, call) = match called {
+    let called = called.and_then(|((length, named), body)| Ok((named, http::call(body, *length)?)));
+    let (named, call) = match called {
         Ok(called) => called,
         Err(refused) => {
             desk.charge(caller, 0, false).await;
             return Err(refused);
         }
     };
-    let (model, version, stream) = (model.to_owned(), version.to_owned(), stream.clone());
-    let asked = Asked { model, version, stream, within: None, binary: http::wishes_binary(&call) };
+    let (model, version, (stream, class)) = (model.to_owned(), version.to_owned(), named.clone());
+    let asked = Asked { model, version, stream, class, within: None, binary: http::wishes_binary(&call) };
     let given = desk.infer(caller, asked, &call).await?;
     let (body, length) = http::body(&given.answer())?;
     let kind = if length.is_some() { "application/octet-stream" } else { "application/json" };
@@ -162,8 +162,8 @@ async fn read(desk: &Desk, request: Request<Incoming>) -> Result<(Head, Bytes), 
     Ok((head, body_of(request.into_body(), desk.config().max_frame as usize).await?))
 }
 
-/// How long the JSON of a body is, if not all of it, and the stream that is named.
-type Head = (Option<usize>, Option<String>);
+/// How long the JSON of a body is, if not all of it, and the stream and the class that are named.
+type Head = (Option<usize>, (Option<String>, Option<String>));
 
 fn head_of(headers: &HeaderMap) -> Result<Head, Refused> {
     if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
@@ -174,8 +174,8 @@ fn head_of(headers: &HeaderMap) -> Result<Head, Refused> {
         let text = text_of(value);
         text.parse().map_err(|_| Refused::Invalid(format!("{} is {text}, no number", http::LENGTH_HEADER)))
     });
-    let stream = STREAM.iter().find_map(|name| headers.get(*name)).map(text_of);
-    Ok((length.transpose()?, stream))
+    let named = |names: [&str; 2]| names.iter().find_map(|name| headers.get(*name)).map(text_of);
+    Ok((length.transpose()?, (named(STREAM), named(CLASS))))
 }
 
 /// The whole body, of so many bytes at most.

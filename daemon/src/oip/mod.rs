@@ -39,6 +39,9 @@ const EXTENSIONS: [&str; 5] =
 /// The stream of a call, in what stands beside it.
 const STREAM: [&str; 2] = ["weir-stream", "weir_stream"];
 
+/// The class of a call, likewise.
+const CLASS: [&str; 2] = ["weir-class", "weir_class"];
+
 /// How a listener's clients speak it.
 #[derive(Clone, Copy)]
 enum Protocol {

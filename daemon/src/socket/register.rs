@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, Span, StreamSpec};
-use weir_client::wire::DaemonFrame;
+use weir_client::wire::{CLASS_VERSION, DaemonFrame};
 use weir_client::{ArrivalBound as WireBound, Constraint as WireConstraint};
-use weir_client::{RefusalCode, Registration, StreamInfo};
+use weir_client::{ClassInfo, RefusalCode, Registration, StreamInfo};
 
 use super::Connection;
 use super::session::DRAINING;
@@ -18,6 +18,7 @@ use weir_engine::{TensorSpec, packed_len};
 use weir_os::clock;
 use weir_os::locks::lock;
 use weir_os::realtime::{self, Role};
+use weir_plan::config::RequestClass;
 use weir_serve::service::{Effects, Lease, Refusal, Registry, Service};
 
 /// Registrations of one connection that may wait for their turn.
@@ -128,7 +129,7 @@ pub(crate) fn register(
     if !patience && service.plan.config.reserved.iter().all(|stream| stream.name != name) {
         return None;
     }
-    let outcome = Registry::register(&service, effects, (name, spec), patience)?;
+    let outcome = Registry::register(&service, effects, (name, spec, registration.class()), patience)?;
     // Whatever the reason: this one is the last.
     Some(outcome.map_err(|refusal| if overview.served.is_draining() { draining() } else { refusal }))
 }
@@ -161,8 +162,9 @@ fn draining() -> Refusal {
 }
 
 /// The answer to a registration that was granted.
-pub(super) fn registered(stream: u32, lease: &Lease) -> DaemonFrame<'static> {
+pub(super) fn registered(stream: u32, lease: &Lease, version: Option<u16>) -> DaemonFrame<'static> {
     let plan = &lease.service.plan;
+    let classes = if version >= Some(CLASS_VERSION) { &plan.config.classes[..] } else { &[] };
     let density = lease.spec.demand().map_or(Density::ZERO, |_| plan.density(&lease.spec));
     DaemonFrame::Registered(Cow::Owned(StreamInfo {
         id: stream,
@@ -175,8 +177,16 @@ pub(super) fn registered(stream: u32, lease: &Lease) -> DaemonFrame<'static> {
         variant: plan.spec.name.clone(),
         inputs: plan.spec.request().iter().map(TensorSpec::info).collect(),
         outputs: plan.spec.answer().iter().map(TensorSpec::info).collect(),
+        class: lease.classes.own(),
+        classes: classes.iter().map(class).collect(),
         wanted: None,
+        asked: None,
     }))
+}
+
+fn class(class: &RequestClass) -> ClassInfo {
+    let [deadline, reach] = [class.deadline, class.reach].map(clock::duration);
+    ClassInfo { name: class.name.clone(), deadline, reach }
 }
 
 /// What the frame declares; `None` if it declares nothing.

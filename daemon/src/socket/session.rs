@@ -10,8 +10,8 @@ use std::sync::Arc;
 use rt_core::{Instant, Span};
 use weir_client::RefusalCode;
 use weir_client::wire::{
-    ClientFrame, DaemonFrame, ErrorCode, EventMask, FrameBuffer, HEADER_LEN, Header, MAX_HELLO_FRAME,
-    OLDEST_VERSION, SENT_VERSION, VERSION, WITHIN_VERSION, WireError,
+    CLASS_VERSION, ClientFrame, DaemonFrame, ErrorCode, EventMask, FrameBuffer, HEADER_LEN, Header,
+    MAX_HELLO_FRAME, OLDEST_VERSION, SENT_VERSION, VERSION, WITHIN_VERSION, WireError,
 };
 
 use super::alarm::Alarm;
@@ -174,15 +174,32 @@ impl<'a> Session<'a> {
             {
                 return Err(malformed("a deadline of a request's own is of version 4"));
             }
+            ClientFrame::SubmitOf { .. } | ClientFrame::SubmitSharedOf { .. }
+                if self.version < Some(CLASS_VERSION) =>
+            {
+                return Err(goodbye(WireError::UnknownKind(header.kind)));
+            }
+            ClientFrame::Register(registration)
+                if registration.class().is_some() && self.version < Some(CLASS_VERSION) =>
+            {
+                return Err(malformed("the class of a stream is of version 5"));
+            }
             ClientFrame::Submit { stream, payload } => self.submit(id, (stream, Said::default()), payload),
             ClientFrame::SubmitAt { stream, within_us, sent_ns, payload } => {
-                self.submit(id, (stream, said(within_us, sent_ns)), payload);
+                self.submit(id, (stream, said(within_us, sent_ns, None)), payload);
             }
             ClientFrame::SubmitShared { stream, input, output } => {
                 self.submit_shared(id, (stream, Said::default()), (input, output));
             }
             ClientFrame::SubmitSharedAt { stream, within_us, sent_ns, input, output } => {
-                self.submit_shared(id, (stream, said(within_us, sent_ns)), (input, output));
+                self.submit_shared(id, (stream, said(within_us, sent_ns, None)), (input, output));
+            }
+            ClientFrame::SubmitOf { stream, within_us, sent_ns, class, payload } => {
+                self.submit(id, (stream, said(within_us, sent_ns, Some(class))), payload);
+            }
+            ClientFrame::SubmitSharedOf { stream, within_us, sent_ns, class, input, output } => {
+                let said = said(within_us, sent_ns, Some(class));
+                self.submit_shared(id, (stream, said), (input, output));
             }
             ClientFrame::Arena { length } => {
                 let file = self.descriptor.take().ok_or(WireError::NoDescriptor { kind: header.kind });
@@ -267,7 +284,7 @@ impl<'a> Session<'a> {
                 }
                 let number = self.next_stream;
                 self.next_stream += 1;
-                self.reply(id, &register::registered(number, &lease));
+                self.reply(id, &register::registered(number, &lease, self.version));
                 self.leases.insert(number, lease);
             }
             Err(refusal) => self.refuse(id, refusal.code, &refusal.text),
@@ -324,9 +341,9 @@ impl<'a> Session<'a> {
 }
 
 /// What a request says of itself in these fields.
-fn said(within_us: u32, sent_ns: u64) -> Said {
+fn said(within_us: u32, sent_ns: u64, class: Option<u8>) -> Said {
     let within = (within_us > 0).then(|| Span::from_micros(within_us.into()));
-    Said { sent: Some(Instant::from_nanos(sent_ns)), within }
+    Said { sent: Some(Instant::from_nanos(sent_ns)), within, class }
 }
 
 fn malformed(text: &str) -> Goodbye {

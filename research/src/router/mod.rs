@@ -12,7 +12,8 @@ mod play;
 mod rivals;
 mod tally;
 mod train;
-mod worth;
+
+use rt_core::{Decay, DecayError};
 
 pub use arrivals::{Arrivals, Coming, Load, MAX_LOAD_PER_S, Mix};
 pub use planned::Planned;
@@ -20,7 +21,6 @@ pub use play::{Ended, Fleet, play};
 pub use rivals::{Greedy, Static};
 pub use tally::Tally;
 pub use train::{Learned, Trained, Training, train};
-pub use worth::Decay;
 
 /// The most models, classes, workers and tokens.
 pub const MAX_MODELS: usize = 8;
@@ -82,6 +82,13 @@ pub struct SettingError {
     pub max: f64,
 }
 
+impl From<DecayError> for SettingError {
+    fn from(error: DecayError) -> Self {
+        let DecayError { field, value, min, max } = error;
+        Self { field: format!("decay.{field}"), value, min, max }
+    }
+}
+
 impl Setting {
     /// Whether every value is in its range.
     ///
@@ -105,7 +112,7 @@ impl Setting {
                 within(&format!("classes[{i}].accuracy"), accuracy, 0.0, 1.0)?;
             }
         }
-        self.decay.check()
+        Ok(self.decay.check()?)
     }
 
     /// Milliseconds of a step of `model` with a batch of so many; 0 if none.

@@ -55,7 +55,7 @@ fn every_decay_falls_from_all_to_nothing() {
     let points = Decay::Points(vec![(0.1, 0.8), (0.3, 0.2)]);
     assert_eq!([0.0, 2.0, 4.0, 8.0, 12.1].map(|late| part(&points, late)), [1.0, 0.9, 0.8, 0.5, 0.0]);
     assert_eq!([0.0, 0.1].map(|late| part(&Decay::Hard, late)), [1.0, 0.0]);
-    let wrong = Decay::Points(vec![(0.1, 0.8), (0.05, 0.2)]).check().expect_err("falls back");
+    let wrong = setting(Decay::Points(vec![(0.1, 0.8), (0.05, 0.2)])).check().expect_err("falls back");
     assert_eq!(wrong.to_string(), "decay.points[1][0] = 0.05: must be in 0.1..=100");
 }
 

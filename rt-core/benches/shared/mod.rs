@@ -77,7 +77,7 @@ impl Shared {
     fn arrive(&mut self) {
         let (service, stream) = self.streams[self.token as usize % self.streams.len()];
         let at = Instant::from_nanos(self.now);
-        let refused = self.device.handle_arrival(at, service, Arrival { stream, token: self.token, at });
+        let refused = self.device.handle_arrival(at, service, Arrival::new(stream, self.token, at));
         assert!(refused.is_none(), "it is refused");
         self.token += 1;
         self.poll();

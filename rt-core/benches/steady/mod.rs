@@ -101,7 +101,7 @@ impl Steady {
     pub(crate) fn arrive(&mut self) {
         let id = self.ids[(self.token % STREAMS) as usize];
         let now = Instant::from_nanos(self.now);
-        let refused = self.scheduler.handle_arrival(now, Arrival { stream: id, token: self.token, at: now });
+        let refused = self.scheduler.handle_arrival(now, Arrival::new(id, self.token, now));
         assert!(refused.is_none());
         self.token += 1;
     }

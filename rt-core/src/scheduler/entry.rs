@@ -71,7 +71,7 @@ impl Scheduler {
         welcome: bool,
     ) -> Option<Resolution> {
         self.selection.arrived(now);
-        let Arrival { stream: id, token, at } = arrival;
+        let Arrival { stream: id, token, at, class: of } = arrival;
         // Without background the refinement counts what keeps workers busy by when it is read.
         let stated = sent < at && self.config.background;
         let sent = if stated { sent } else { at };
@@ -116,6 +116,7 @@ impl Scheduler {
             deadline,
             wanted,
             mandatory,
+            class: of,
             stalled,
             place,
         };
@@ -253,8 +254,9 @@ impl Scheduler {
 /// A request of a stream that is not there is cancelled.
 #[inline(never)]
 fn unknown(came: Arrival, arrival: Instant, deadline: Instant) -> Resolution {
-    let Arrival { stream, token, .. } = came;
+    let Arrival { stream, token, class, .. } = came;
     let (wanted, mandatory, stalled) = (deadline, false, false);
-    let request = Request { token, stream, seq: 0, arrival, deadline, wanted, mandatory, stalled, place: 0 };
+    let (seq, place) = (0, 0);
+    let request = Request { token, stream, seq, arrival, deadline, wanted, mandatory, class, stalled, place };
     Resolution { request, outcome: Outcome::Missed(MissReason::Cancelled), misses_left: None }
 }

@@ -201,7 +201,7 @@ impl Scheduler {
 
     /// Counts a request of `stream` that the caller has no room for: it is refused as [`MissReason::QueueFull`].
     pub fn handle_refused(&mut self, now: Instant, stream: StreamId) -> Option<Resolution> {
-        let arrival = Arrival { stream, token: u64::MAX, at: now };
+        let arrival = Arrival::new(stream, u64::MAX, now);
         self.take_in(now, arrival, (now, self.config.deadline), false)
     }
 

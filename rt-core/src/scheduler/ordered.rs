@@ -236,7 +236,7 @@ mod tests {
         let (stream, deadline) = (StreamId { slot: 0, generation: 1 }, Instant::from_nanos(deadline));
         let (arrival, wanted) = (Instant::ZERO, deadline);
         let (mandatory, stalled) = (false, false);
-        Request { token: 0, stream, seq, arrival, deadline, wanted, mandatory, stalled, place: 0 }
+        Request { token: 0, stream, seq, arrival, deadline, wanted, mandatory, class: 0, stalled, place: 0 }
     }
 
     proptest! {

@@ -138,11 +138,17 @@ impl Scheduler {
         }
         let (size, waiting) = (self.batch(worker).len(), self.waiting());
         let granted = self.pool.time_granted(now, worker)?;
-        let wish = self.selection.selector.as_mut()?.wish(&BatchView { now, size, waiting, slack });
+        let selector = self.selection.selector.as_mut()?;
+        let mut view = BatchView::alike(now, size, waiting, slack);
+        if !selector.classes().is_empty() {
+            view.classes = selector.mix(self.pool.batch(worker));
+        }
+        let wish = selector.wish(&view);
         (wish > 0).then_some((wish, size, granted))
     }
 
-    /// Takes the variant that is wished for, or the best below it that takes no longer than `longest`.
+    /// Takes the variant that is wished for, or the best below it that takes no longer than `longest`; with classes the one of
+    /// these times that is worth most to the batch.
     fn take_variant(
         &mut self,
         now: Instant,
@@ -151,7 +157,11 @@ impl Scheduler {
         longest: Span,
     ) {
         let Some(selector) = &self.selection.selector else { return };
-        if let Some((variant, time)) = selector.fitting(wish, size, longest) {
+        let chosen = match selector.classes().is_empty() {
+            true => selector.fitting(wish, size, longest),
+            false => selector.worthiest(now, wish, self.pool.batch(worker), longest),
+        };
+        if let Some((variant, time)) = chosen {
             self.pool.set_variant(worker, variant as u8);
             if time > granted {
                 self.grant(now, worker, time);

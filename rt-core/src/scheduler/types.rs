@@ -90,6 +90,22 @@ pub struct Arrival {
     /// When it came: not after the instant at which the scheduler is told, and not before the stream's last one. It is due
     /// a deadline later.
     pub at: Instant,
+    /// Its class, by its number among those of the service; it only says what its answer is worth.
+    pub class: u8,
+}
+
+impl Arrival {
+    /// A request of the first class.
+    #[must_use]
+    pub const fn new(stream: StreamId, token: u64, at: Instant) -> Self {
+        Self { stream, token, at, class: 0 }
+    }
+
+    /// The same of another class.
+    #[must_use]
+    pub const fn of_class(self, class: u8) -> Self {
+        Self { class, ..self }
+    }
 }
 
 /// One request as the scheduler sees it.
@@ -109,6 +125,8 @@ pub struct Request {
     pub wanted: Instant,
     /// Whether the promise counts on it.
     pub mandatory: bool,
+    /// Its class, by its number among those of the service.
+    pub class: u8,
     /// Whether the promise would count on it, had it not been read too late, behind what may be a stall that constraints absorb.
     pub(crate) stalled: bool,
     /// Its place in the log of its stream's outcomes.

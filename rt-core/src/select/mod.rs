@@ -5,6 +5,8 @@
 //! rates, and a sliding window over arrivals that tells which of them to read. Another asks a network that was trained, after
 //! Jha et al. ("Learned Best-Effort LLM Serving", 2024).
 
+mod classes;
+mod decay;
 mod learned;
 mod load;
 mod net;
@@ -17,6 +19,8 @@ use alloc::boxed::Box;
 use crate::profile::LatencyProfile;
 use crate::time::{Instant, Span};
 
+pub use classes::{ClassWorth, MAX_CLASSES, MAX_WORTH};
+pub use decay::{Decay, DecayError};
 use learned::LearnedRule;
 pub use learned::{LEARNED_INPUTS, LearnedScale};
 pub use load::LoadMonitor;
@@ -38,7 +42,7 @@ pub const MAX_TABLES: usize = 1024;
 pub struct Variant {
     /// Bounds on its batch times. Batches beyond its largest are not run with it.
     pub profile: LatencyProfile,
-    /// The share of right answers, in `0..=1`.
+    /// The share of right answers, in `0..=1`; of all requests, where they are of several classes.
     pub accuracy: f64,
 }
 
@@ -56,11 +60,14 @@ pub struct Selector {
     rule: Box<dyn VariantSelector>,
     /// Up to how many requests a second, if it is sparing.
     sparing: Option<f64>,
+    /// What variants are worth by class; none if requests are all alike.
+    classes: Box<[ClassWorth]>,
 }
 
 impl Clone for Selector {
     fn clone(&self) -> Self {
-        Self { variants: self.variants.clone(), rule: self.rule.boxed(), sparing: self.sparing }
+        let (variants, classes) = (self.variants.clone(), self.classes.clone());
+        Self { variants, rule: self.rule.boxed(), sparing: self.sparing, classes }
     }
 }
 
@@ -124,6 +131,22 @@ pub enum SelectError {
         accuracy: f64,
         /// The accuracy of the variant before, or 0.
         least: f64,
+    },
+    /// What an answer is worth that is no number, or absurd.
+    #[error("class[{class}].worth[{variant}] = {worth}: must be in 0..={MAX_WORTH}")]
+    Worth {
+        /// The class.
+        class: usize,
+        /// The variant.
+        variant: usize,
+        /// Its worth.
+        worth: f64,
+    },
+    /// A decay outside its range; see [`Decay::check`].
+    #[error("class[{class}].decay is outside its range")]
+    Decay {
+        /// The class.
+        class: usize,
     },
     /// A weight of a network that is no number, or absurd.
     #[error("weight[{index}] = {weight}: must be in -{MAX_NET_WEIGHT}..={MAX_NET_WEIGHT}")]
@@ -195,7 +218,7 @@ impl Selector {
             }
             least = accuracy;
         }
-        Ok(Self { variants, rule: Box::new(rule), sparing: None })
+        Ok(Self { variants, rule: Box::new(rule), sparing: None, classes: Box::default() })
     }
 
     /// Always wishes for the most accurate of `variants`: as accurate as the shield allows, here and now.
@@ -303,7 +326,7 @@ mod tests {
     }
 
     fn batch(now: Instant) -> BatchView {
-        BatchView { now, size: 1, waiting: 0, slack: ms(1) }
+        BatchView::alike(now, 1, 0, ms(1))
     }
 
     fn variants(accuracies: &[f64]) -> Vec<Variant> {

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-use super::{LoadMonitor, SelectTables};
+use super::{LoadMonitor, MAX_CLASSES, SelectTables};
 use crate::time::{Instant, Span};
 
 /// What a rule is shown of a batch that is about to be started.
@@ -17,6 +17,18 @@ pub struct BatchView {
     pub waiting: usize,
     /// In what time the earliest of it is due, less the guard.
     pub slack: Span,
+    /// How many of it are of each class; all of the first where there are none.
+    pub classes: [u8; MAX_CLASSES],
+}
+
+impl BatchView {
+    /// Of requests that are all of the first class.
+    #[must_use]
+    pub const fn alike(now: Instant, size: usize, waiting: usize, slack: Span) -> Self {
+        let mut classes = [0; MAX_CLASSES];
+        classes[0] = size as u8;
+        Self { now, size, waiting, slack, classes }
+    }
 }
 
 /// Chooses the variant of each batch: a view of the batch in, a wish out. No promise depends on what it wishes for: the

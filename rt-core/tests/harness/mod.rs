@@ -2,11 +2,13 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod choices;
+pub(crate) mod classes;
 mod dice;
 pub(crate) mod load;
 pub(crate) mod mixed;
 mod naive;
 
+use classes::class_of;
 pub(crate) use dice::Dice;
 #[allow(unused_imports, reason = "each test file uses its own part")]
 pub(crate) use naive::{earliest, violates_any};
@@ -106,6 +108,8 @@ pub(crate) struct Harness {
     pub(crate) batches: Vec<(u64, usize)>,
     /// Lets batches take longer, if set; and the bounds that they had.
     pub(crate) longer: Option<Longer>,
+    /// By class within what time answers are wanted; the deadline if there is nothing.
+    pub(crate) wanted: Vec<u64>,
     bounds: Vec<u64>,
     wake: Option<u64>,
     /// Whether something was fed that calls for a poll before time goes on.
@@ -131,6 +135,7 @@ impl Harness {
             begun: Vec::new(),
             batches: Vec::new(),
             longer: None,
+            wanted: Vec::new(),
             bounds: Vec::new(),
             wake: None,
             unpolled: false,
@@ -188,7 +193,8 @@ impl Harness {
         let token = self.requests.len() as u64;
         self.requests.push((stream, Place::Waiting));
         let (now, sent) = (Instant::from_nanos(self.now), Instant::from_nanos(sent));
-        let refused = self.scheduler.handle_sent(now, Arrival { stream, token, at: now }, sent, true);
+        let arrival = Arrival::new(stream, token, now).of_class(class_of(token));
+        let refused = self.scheduler.handle_sent(now, arrival, sent, true);
         refused.into_iter().for_each(|r| self.resolved(r));
         self.settle();
     }
@@ -198,7 +204,7 @@ impl Harness {
         let token = self.requests.len() as u64;
         self.requests.push((stream, Place::Waiting));
         let (now, within) = (Instant::from_nanos(self.now), Span::from_nanos(within));
-        let arrival = Arrival { stream, token, at: now };
+        let arrival = Arrival::new(stream, token, now).of_class(class_of(token));
         let refused = self.scheduler.handle_wanted(now, arrival, (now, within), true);
         refused.into_iter().for_each(|r| self.resolved(r));
         self.settle();
@@ -211,7 +217,14 @@ impl Harness {
         self.unpolled = true;
         let now = Instant::from_nanos(self.now);
         let at = Instant::from_nanos(at);
-        let refused = self.scheduler.handle_arrival(now, Arrival { stream, token, at });
+        let arrival = Arrival::new(stream, token, at).of_class(class_of(token));
+        let refused = match self.wanted.len() {
+            0 => self.scheduler.handle_arrival(now, arrival),
+            classes => {
+                let within = Span::from_nanos(self.wanted[usize::from(arrival.class) % classes]);
+                self.scheduler.handle_wanted(now, arrival, (at, within), true)
+            }
+        };
         refused.into_iter().for_each(|r| self.resolved(r));
         token
     }
@@ -228,7 +241,7 @@ impl Harness {
     /// The same of a request that came at `at`.
     pub(crate) fn refuse_late(&mut self, stream: StreamId, at: u64) {
         let (now, at) = (Instant::from_nanos(self.now), Instant::from_nanos(at));
-        let arrival = Arrival { stream, token: u64::MAX, at };
+        let arrival = Arrival::new(stream, u64::MAX, at);
         let resolution = self.scheduler.handle_sent(now, arrival, at, false).expect("resolved at once");
         self.requests.push((stream, Place::Ended(resolution.outcome)));
         self.settle();

@@ -6,6 +6,7 @@ use rt_core::sharing::{Device, DeviceAction, Rule};
 use rt_core::{Arrival, Cause, Event, Instant, Outcome, Ran, Span, StreamError, StreamId, StreamSpec};
 
 use super::{Run, Waits};
+use crate::harness::classes::class_of;
 
 impl Run {
     pub(crate) fn add(&mut self, service: usize, spec: StreamSpec) -> StreamId {
@@ -45,7 +46,7 @@ impl Run {
         self.tokens += 1;
         let mandatory = |device: &Device| device.service(service).waiting_mandatory();
         let before = mandatory(&self.device);
-        let arrival = Arrival { stream, token, at: Instant::from_nanos(at) };
+        let arrival = Arrival::new(stream, token, Instant::from_nanos(at)).of_class(class_of(token));
         let wanted = (Instant::from_nanos(sent), self.device.service(service).config().deadline);
         let refused = self.device.handle_wanted(now, service, arrival, wanted, true);
         if let Some(resolution) = refused {

@@ -13,6 +13,7 @@ use rt_core::{
     LatencyProfile, SafeModeConfig, Selector, Span, StreamId, StreamSpec, Variant,
 };
 
+use crate::harness::classes::classed;
 use crate::harness::{Dice, config};
 use crate::oracle::sharing::{Service, Shared};
 use crate::oracle::{Bound, Stream};
@@ -299,7 +300,10 @@ fn selectors(shared: &Shared, device: &Device) -> Vec<Option<Selector>> {
         ];
         let variants: Vec<_> =
             profiles.into_iter().map(|profile| Variant { profile, accuracy: 0.5 }).collect();
-        varies.then(|| Selector::greedy(variants).expect("variants"))
+        let deadline = u64::from(shared.services[s].deadline);
+        let mut dice = Dice(deadline ^ u64::from(shared.longest));
+        let greedy = || Selector::greedy(variants).expect("variants");
+        varies.then(|| if s == 0 { greedy() } else { classed(greedy(), deadline, &mut dice) })
     };
     (0..shared.services.len()).map(of).collect()
 }

@@ -221,7 +221,7 @@ impl Line {
         };
         (source.numbers[0], source.waiting[0]) = (1, vec![0]);
         self.sources.push(source);
-        let arrival = Arrival { stream, token: token as u64, at: at(self.now) };
+        let arrival = Arrival::new(stream, token as u64, at(self.now));
         let refused = self.scheduler.handle_arrival(at(self.now), arrival);
         refused.into_iter().for_each(|r| self.resolved(r));
         self.settle();

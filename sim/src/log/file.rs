@@ -233,11 +233,12 @@ impl Reader<'_> {
             }
             _ if text.starts_with('#') => {}
             ["time", "stream"] => {}
-            [at, stream] => {
+            // The model knows no classes.
+            [at, stream] | [at, stream, _] => {
                 let entry = (self.instant(at)?, Entry::Arrives(self.stream(stream)?));
                 self.log.entries.push(entry);
             }
-            _ => return Err("must be time,stream".to_owned()),
+            _ => return Err("must be time,stream or time,stream,class".to_owned()),
         }
         Ok(())
     }

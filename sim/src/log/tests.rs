@@ -312,5 +312,5 @@ fn what_is_no_log_is_refused_with_its_line() {
     );
     let missing = "line 1: # 3 arrivals not recorded: what is missing cannot be held against the model";
     assert_eq!(refusal("# 3 arrivals not recorded"), missing);
-    assert_eq!(refusal("1,2,3"), "line 1: 1,2,3: must be time,stream");
+    assert_eq!(refusal("1,2,3,4"), "line 1: 1,2,3,4: must be time,stream or time,stream,class");
 }

@@ -158,8 +158,8 @@ impl PipelinePolicy for Ordered<'_> {
         let Arriving { stream, source, token } = arriving;
         let known = self.streams.get(stream).copied();
         self.first.insert(source, token);
-        let refused = known
-            .map(|stream| self.scheduler.handle_arrival(now, Arrival { stream, token: source, at: now }));
+        let refused =
+            known.map(|stream| self.scheduler.handle_arrival(now, Arrival::new(stream, source, now)));
         if refused != Some(None) {
             self.ended.push_back(source);
         }

@@ -135,7 +135,7 @@ impl Policy for Staged<'_> {
     fn arrive(&mut self, now: Instant, stream: usize, token: u64) -> Option<End> {
         self.sources.push((stream, None));
         self.heard.comes(now, stream);
-        let arrival = Arrival { stream: self.streams[stream].0, token, at: now };
+        let arrival = Arrival::new(self.streams[stream].0, token, now);
         self.scheduler.handle_arrival(now, arrival).map(|refused| self.end(now, &refused))
     }
 

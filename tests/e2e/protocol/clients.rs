@@ -41,6 +41,18 @@ fn serve() -> Daemon {
         simulated = {{ times = ["1ms"], input = 2, output = 2 }}
         deadline = "2s"
         guard = "500ms"
+        [[service]]
+        name = "classed"
+        engine = "simulated"
+        simulated = {{ times = ["40ms"], input = 2, output = 2 }}
+        deadline = "20s"
+        guard = "1s"
+        [[service.class]]
+        name = "plain"
+        [[service.class]]
+        name = "soft"
+        deadline = "10ms"
+        decay = {{ step = {{ part = 0.5, cutoff = 100.0 }} }}
         "#,
         repository("tests/typed/manifest.toml").display()
     ));

@@ -1,6 +1,7 @@
 //! What a client says and is told, over the socket and in shared memory, be it hostile or not.
 
 mod arena;
+mod classes;
 mod clients;
 mod hostile;
 mod oip;

@@ -57,7 +57,7 @@ class Client:
     ) -> None:
         self._path, self._name, self._timeout, self._reconnect = path, name, timeout, reconnect
         # What is to be registered and subscribed to again: each stream by its name, with what it is on this connection.
-        self._streams: dict[str, tuple[str, Sequence[Constraint], Sequence[Arrivals], Stream]] = {}
+        self._streams: dict[str, tuple[str, Sequence[Constraint], Sequence[Arrivals], Union[str, None], Stream]] = {}
         self._mask = 0
         self._connect()
 
@@ -89,10 +89,10 @@ class Client:
         self._connect()
         pauses = iter(PAUSES)
         try:
-            for name, (service, constraints, arrivals, _) in list(self._streams.items()):
+            for name, (service, constraints, arrivals, class_, _) in list(self._streams.items()):
                 while True:
                     try:
-                        self.register(service, name, constraints, arrivals)
+                        self.register(service, name, constraints, arrivals, class_)
                         break
                     except RefusedError as error:
                         pause = next(pauses, None) if is_in_use(error) else None
@@ -109,7 +109,7 @@ class Client:
         """The stream as it is on the present connection."""
         self._alive()
         held = self._streams.get(stream.name)
-        return held[3] if self._reconnect and held else stream
+        return held[4] if self._reconnect and held else stream
 
     def _alive(self) -> None:
         """Connects anew where the connection has ended, if that is wanted."""
@@ -142,13 +142,20 @@ class Client:
         return self._socket.fileno()
 
     def register(
-        self, service: str, name: str, constraints: Sequence[Constraint] = (), arrivals: Sequence[Arrivals] = ()
+        self,
+        service: str,
+        name: str,
+        constraints: Sequence[Constraint] = (),
+        arrivals: Sequence[Arrivals] = (),
+        class_: Union[str, None] = None,
     ) -> Stream:
-        """Asks for a stream and the promise that goes with it; best effort, or reserved, without constraints."""
-        body = wire.register(service, name, constraints, arrivals)
+        """Asks for a stream and the promise that goes with it; best effort, or reserved, without constraints. Its requests are
+        of the class of that name unless they name another."""
+        body = wire.register(service, name, constraints, arrivals, class_)
         self._alive()
+        wire.knows_classes(self._version, class_)
         stream = self._ask(wire.REGISTER, body, lambda answer: wire.registered(answer, name))
-        self._streams[name] = (service, constraints, arrivals, stream)
+        self._streams[name] = (service, constraints, arrivals, class_, stream)
         return stream
 
     def unregister(self, stream: Stream) -> None:
@@ -187,28 +194,38 @@ class Client:
             arena.forget_file()
         return arena
 
-    def submit(self, stream: Stream, *inputs: npt.ArrayLike, deadline: Union[float, None] = None) -> int:
+    def submit(
+        self, stream: Stream, *inputs: npt.ArrayLike, deadline: Union[float, None] = None, class_: Union[str, None] = None
+    ) -> int:
         """Sends one request without waiting; the number returned is the ``id`` of its answer.
 
-        With a ``deadline`` of its own, in seconds and below the stream's, it is missed if not answered within that."""
+        With a ``deadline`` of its own, in seconds and below the stream's, it is missed if not answered within that. It is of the
+        class of that name, or else of the stream's own."""
         stream = self._now(stream)
-        ident = self._send(*wire.submit(self._version, stream, stream.pack(inputs), deadline))
+        ident = self._send(*wire.submit(self._version, stream, stream.pack(inputs), deadline, class_))
         self._in_flight[ident] = (stream, None)
         return ident
 
-    def submit_shared(self, place: Place, *, deadline: Union[float, None] = None) -> int:
+    def submit_shared(
+        self, place: Place, *, deadline: Union[float, None] = None, class_: Union[str, None] = None
+    ) -> int:
         """Sends one request that lies in the arena; its place is the daemon's until the answer has come."""
-        ident = self._send(*wire.submit_shared(self._version, place.stream, place.input_at, place.output_at, deadline))
+        ends = (place.input_at, place.output_at)
+        ident = self._send(*wire.submit_shared(self._version, place.stream, *ends, deadline, class_))
         self._in_flight[ident] = (place.stream, place.outputs)
         return ident
 
-    def infer(self, stream: Stream, *inputs: npt.ArrayLike, deadline: Union[float, None] = None) -> Outcome:
+    def infer(
+        self, stream: Stream, *inputs: npt.ArrayLike, deadline: Union[float, None] = None, class_: Union[str, None] = None
+    ) -> Outcome:
         """Sends one request and waits for what it comes to, at most the stream's deadline and ``timeout``; see ``submit``."""
-        return self._outcome(self.submit(stream, *inputs, deadline=deadline), stream)
+        return self._outcome(self.submit(stream, *inputs, deadline=deadline, class_=class_), stream)
 
-    def infer_shared(self, place: Place, *, deadline: Union[float, None] = None) -> Outcome:
+    def infer_shared(
+        self, place: Place, *, deadline: Union[float, None] = None, class_: Union[str, None] = None
+    ) -> Outcome:
         """The same for a request that lies in the arena; the outputs of its result are those of the place."""
-        return self._outcome(self.submit_shared(place, deadline=deadline), place.stream)
+        return self._outcome(self.submit_shared(place, deadline=deadline, class_=class_), place.stream)
 
     def recv(self, timeout: Union[float, None] = None) -> Union[Answer, None]:
         """The next answer or event, waiting for it so many seconds, or for ever; ``None`` if there is none."""

@@ -22,7 +22,7 @@ MISS_WORDS = (
 REFUSAL_WORDS = (
     "unknown", "unknown-service", "invalid-constraint", "invalid-arrivals", "not-admissible", "too-many-streams",
     "name-in-use", "unknown-stream", "draining", "not-permitted", "input-length", "arena", "arena-place",
-    "output-length", "alarm", "too-many-questions", "sent-in-future",
+    "output-length", "alarm", "too-many-questions", "sent-in-future", "unknown-class",
 )  # fmt: skip
 CAUSE_WORDS = (
     "unknown", "arrival-excess", "service-overrun", "late-dispatch", "worker-lost", "constraint-violated",
@@ -182,6 +182,17 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Class:
+    """A class of requests of a service."""
+
+    name: str
+    #: From arrival to answer: a later one is late.
+    deadline: float
+    #: For how long an answer is delivered: the same, unless late ones are worth something.
+    reach: float
+
+
+@dataclass(frozen=True)
 class Stream:
     """A registered stream, the promise given for it, and what its requests and answers consist of."""
 
@@ -198,6 +209,17 @@ class Stream:
     variant: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    #: The classes of requests that the service has; none if they are all alike.
+    classes: tuple[Class, ...] = ()
+    #: That of requests which name none, by its place among these.
+    own_class: int = 0
+
+    def class_number(self, name: str) -> int:
+        """The place of a class among ``classes``."""
+        names = [known.name for known in self.classes]
+        if name not in names:
+            raise ValueError(f"the service has no class {name!r}, it has {names}")
+        return names.index(name)
 
     @property
     def density(self) -> float:
@@ -218,7 +240,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Result:
-    """An output that came in time."""
+    """An output that came in time, or late where that is worth something."""
 
     id: int
     stream: int
@@ -235,6 +257,8 @@ class Result:
     skipped: int
     #: By name; read-only, or views of the arena.
     outputs: dict[str, Array] = field(repr=False)
+    #: Whether it came later than its class wants it, and is worth less.
+    late: bool = False
 
     @property
     def output(self) -> Array:

@@ -17,6 +17,7 @@ from ._types import (
     SUSPENDED,
     Array,
     Arrivals,
+    Class,
     ClosedError,
     Constraint,
     Event,
@@ -36,16 +37,18 @@ from ._types import (
 )
 
 HELLO, REGISTER, UNREGISTER, SUBMIT, SUBSCRIBE, STATUS, PING, ARENA, SUBMIT_SHARED, ALARM = range(1, 11)
-SUBMIT_AT, SUBMIT_SHARED_AT = 11, 12
+SUBMIT_AT, SUBMIT_SHARED_AT, SUBMIT_OF, SUBMIT_SHARED_OF = range(11, 15)
 WELCOME, REGISTERED, UNREGISTERED, RESULT, MISS, SUBSCRIBED = range(128, 134)
-STATUS_REPLY, PONG, REFUSED, ERROR, MAPPED, ALARMED = range(134, 140)
+STATUS_REPLY, PONG, REFUSED, ERROR, MAPPED, ALARMED, RESULT_LATE = range(134, 141)
 EVENT_SAFE_MODE, EVENT_MISSES_LEFT, EVENTS_LOST, EVENT_SUSPENSION = range(160, 164)
 #: Of the protocol: the oldest and the newest that is spoken here.
-VERSIONS = (1, 4)
+VERSIONS = (1, 5)
 #: From this version on a request says when it was sent.
 SENT_VERSION = 3
 #: From this version on it may say how soon its answer is wanted, and a result how many requests were skipped.
 WITHIN_VERSION = 4
+#: From this version on requests and streams may be of a class.
+CLASS_VERSION = 5
 
 HEADER = struct.Struct("<IHHQ")
 NO_CONSTRAINT = 0xFFFFFFFF
@@ -146,6 +149,20 @@ class Body:
         return tuple(tensors)
 
 
+    def classes(self) -> tuple[int, tuple[Class, ...]]:
+        """The class of requests that name none, and all there are; none where nothing is left."""
+        if self.at == len(self.frame.body):
+            return 0, ()
+        own, count = self.take("BB")
+        if count > 16 or own >= count:
+            raise ProtocolError(f"class {own} of {count} classes, at most 16")
+        times = []
+        for _ in range(count):
+            deadline_ns, reach_ns = self.take("QQ")
+            times.append(Class(self.string(), deadline_ns / 1e9, reach_ns / 1e9))
+        return own, tuple(times)
+
+
 def frame(kind: int, ident: int, body: bytes = b"") -> bytes:
     return HEADER.pack(len(body), kind, 0, ident) + body
 
@@ -161,12 +178,25 @@ def hello(name: str) -> bytes:
     return b"WEIR" + struct.pack("<HH", *VERSIONS) + string(name)
 
 
-def register(service: str, stream: str, constraints: Sequence[Constraint], arrivals: Sequence[Arrivals]) -> bytes:
+def register(
+    service: str,
+    stream: str,
+    constraints: Sequence[Constraint],
+    arrivals: Sequence[Arrivals],
+    class_: Union[str, None] = None,
+) -> bytes:
     if len(constraints) > 8 or len(arrivals) > 4:
         raise ValueError(f"{len(constraints)} constraints and {len(arrivals)} arrival bounds, at most 8 and 4")
     body = string(service) + string(stream) + bytes([len(constraints)])
     body += b"".join(packed("<BII", c, c.form, c.a, c.k) for c in constraints)
-    return body + bytes([len(arrivals)]) + b"".join(packed("<BQQ", a, a.form, a.a, a.b) for a in arrivals)
+    body += bytes([len(arrivals)]) + b"".join(packed("<BQQ", a, a.form, a.a, a.b) for a in arrivals)
+    return body if class_ is None else body + string(class_)
+
+
+def knows_classes(version: int, class_: Union[str, None]) -> None:
+    """Raises where a class is named that the daemon does not know to be one."""
+    if class_ is not None and version < CLASS_VERSION:
+        raise ValueError(f"the daemon speaks version {version}, there are classes from {CLASS_VERSION} on")
 
 
 def packed(form: str, whole: object, *fields: int) -> bytes:
@@ -191,21 +221,36 @@ def within(version: int, deadline: Union[float, None]) -> int:
     return min(max(nanos(deadline) // 1000, 1), 0xFFFFFFFF)
 
 
-def submit(version: int, stream: Stream, payload: bytes, deadline: Union[float, None]) -> tuple[int, bytes]:
+def submit(
+    version: int, stream: Stream, payload: bytes, deadline: Union[float, None], class_: Union[str, None] = None
+) -> tuple[int, bytes]:
     """The kind and the body of a request; a daemon that can read it is told that it is sent now, and when it is wanted."""
+    knows_classes(version, class_)
     soon = within(version, deadline)
     if version < SENT_VERSION:
         return SUBMIT, struct.pack("<II", stream.id, 0) + payload
+    if class_ is not None:
+        number = stream.class_number(class_)
+        return SUBMIT_OF, struct.pack("<IIQQ", stream.id, soon, time.monotonic_ns(), number) + payload
     return SUBMIT_AT, struct.pack("<IIQ", stream.id, soon, time.monotonic_ns()) + payload
 
 
 def submit_shared(
-    version: int, stream: Stream, input_at: int, output_at: int, deadline: Union[float, None]
+    version: int,
+    stream: Stream,
+    input_at: int,
+    output_at: int,
+    deadline: Union[float, None],
+    class_: Union[str, None] = None,
 ) -> tuple[int, bytes]:
     """The same for a request that lies in the arena."""
+    knows_classes(version, class_)
     soon = within(version, deadline)
     if version < SENT_VERSION:
         return SUBMIT_SHARED, struct.pack("<IIQQ", stream.id, 0, input_at, output_at)
+    if class_ is not None:
+        number, now = stream.class_number(class_), time.monotonic_ns()
+        return SUBMIT_SHARED_OF, struct.pack("<IIQQQQ", stream.id, soon, now, number, input_at, output_at)
     return SUBMIT_SHARED_AT, struct.pack("<IIQQQ", stream.id, soon, time.monotonic_ns(), input_at, output_at)
 
 
@@ -255,9 +300,11 @@ def registered(answer: Frame, name: str) -> Stream:
     ident, input_bytes, deadline_ns, output_bytes, guaranteed, of, accuracy = body.take("IIQIIIf")
     variant = body.string()
     inputs, outputs = body.tensors(input_bytes), body.tensors(output_bytes)
+    own, classes = body.classes()
     body.end()
     return Stream(
-        ident, name, deadline_ns / 1e9, input_bytes, output_bytes, guaranteed, of, accuracy, variant, inputs, outputs
+        ident, name, deadline_ns / 1e9, input_bytes, output_bytes, guaranteed, of, accuracy, variant, inputs, outputs,
+        classes, own,
     )  # fmt: skip
 
 
@@ -268,7 +315,7 @@ def outcome(answer: Frame, stream: Stream, shared: Union[dict[str, Array], None]
         ident, misses_left, sequence, code = body.take("IIQH")
         body.end()
         return Miss(answer.id, ident, sequence, left(misses_left), code, word(MISS_WORDS, code))
-    body = expect(answer, RESULT)
+    body = Body(answer) if answer.kind == RESULT_LATE else expect(answer, RESULT)
     ident, misses_left, sequence, queued_ns, run_ns, batch, variant, skipped = body.take("IIQQQHHI")
     output, told = len(answer.body) - body.at, 0 if shared is not None else stream.output_bytes
     if output != told:
@@ -276,7 +323,8 @@ def outcome(answer: Frame, stream: Stream, shared: Union[dict[str, Array], None]
     if shared is None:
         shared = {tensor.name: tensor.view(answer.body, body.at) for tensor in stream.outputs}
     times = (queued_ns / 1e9, run_ns / 1e9)
-    return Result(answer.id, ident, sequence, left(misses_left), *times, batch, variant, skipped, shared)
+    late = answer.kind == RESULT_LATE
+    return Result(answer.id, ident, sequence, left(misses_left), *times, batch, variant, skipped, shared, late)
 
 
 def event(told: Frame) -> Event:

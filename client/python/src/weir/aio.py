@@ -67,7 +67,7 @@ class Client:
     def __init__(self, path: Union[str, PathLike[str]], name: str, timeout: float, reconnect: bool) -> None:
         self._path, self._name, self._timeout, self._reconnect = path, name, timeout, reconnect
         # What is to be registered and subscribed to again: each stream by its name, with what it is on this connection.
-        self._streams: dict[str, tuple[str, Sequence[Constraint], Sequence[Arrivals], Stream]] = {}
+        self._streams: dict[str, tuple[str, Sequence[Constraint], Sequence[Arrivals], Union[str, None], Stream]] = {}
         self._mask = 0
         self._opening = asyncio.Lock()
 
@@ -125,10 +125,10 @@ class Client:
             await self._open()
             pauses = iter(PAUSES)
             try:
-                for stream_name, (service, constraints, arrivals, _) in list(self._streams.items()):
+                for stream_name, (service, constraints, arrivals, class_, _) in list(self._streams.items()):
                     while True:
                         try:
-                            await self._register(service, stream_name, constraints, arrivals)
+                            await self._register(service, stream_name, constraints, arrivals, class_)
                             break
                         except RefusedError as error:
                             pause = next(pauses, None) if is_in_use(error) else None
@@ -146,7 +146,7 @@ class Client:
         """The stream as it is on the present connection."""
         await self._alive()
         held = self._streams.get(stream.name)
-        return held[3] if self._reconnect and held else stream
+        return held[4] if self._reconnect and held else stream
 
     async def close(self) -> None:
         """Ends the connection for good and gives up its streams."""
@@ -166,18 +166,30 @@ class Client:
         self._inlet.close()
 
     async def register(
-        self, service: str, name: str, constraints: Sequence[Constraint] = (), arrivals: Sequence[Arrivals] = ()
+        self,
+        service: str,
+        name: str,
+        constraints: Sequence[Constraint] = (),
+        arrivals: Sequence[Arrivals] = (),
+        class_: Union[str, None] = None,
     ) -> Stream:
-        """Asks for a stream and the promise that goes with it; best effort, or reserved, without constraints."""
+        """Asks for a stream and the promise that goes with it; best effort, or reserved, without constraints. Its requests are
+        of the class of that name unless they name another."""
         await self._alive()
-        return await self._register(service, name, constraints, arrivals)
+        return await self._register(service, name, constraints, arrivals, class_)
 
     async def _register(
-        self, service: str, name: str, constraints: Sequence[Constraint], arrivals: Sequence[Arrivals]
+        self,
+        service: str,
+        name: str,
+        constraints: Sequence[Constraint],
+        arrivals: Sequence[Arrivals],
+        class_: Union[str, None],
     ) -> Stream:
-        body = wire.register(service, name, constraints, arrivals)
+        wire.knows_classes(self._version, class_)
+        body = wire.register(service, name, constraints, arrivals, class_)
         stream = await self._ask(wire.REGISTER, body, lambda answer: wire.registered(answer, name))
-        self._streams[name] = (service, constraints, arrivals, stream)
+        self._streams[name] = (service, constraints, arrivals, class_, stream)
         return stream
 
     async def unregister(self, stream: Stream) -> None:
@@ -216,16 +228,23 @@ class Client:
             arena.forget_file()
         return arena
 
-    async def infer(self, stream: Stream, *inputs: npt.ArrayLike, deadline: Union[float, None] = None) -> Outcome:
+    async def infer(
+        self, stream: Stream, *inputs: npt.ArrayLike, deadline: Union[float, None] = None, class_: Union[str, None] = None
+    ) -> Outcome:
         """Sends one request and waits for what it comes to, at most the stream's deadline and the timeout.
 
-        With a ``deadline`` of its own, in seconds and below the stream's, it is missed if not answered within that."""
+        With a ``deadline`` of its own, in seconds and below the stream's, it is missed if not answered within that. It is of the
+        class of that name, or else of the stream's own."""
         stream = await self._now(stream)
-        return await self._infer(wire.submit(self._version, stream, stream.pack(inputs), deadline), stream, None)
+        request = wire.submit(self._version, stream, stream.pack(inputs), deadline, class_)
+        return await self._infer(request, stream, None)
 
-    async def infer_shared(self, place: Place, *, deadline: Union[float, None] = None) -> Outcome:
+    async def infer_shared(
+        self, place: Place, *, deadline: Union[float, None] = None, class_: Union[str, None] = None
+    ) -> Outcome:
         """The same for a request that lies in the arena; the outputs of its result are those of the place."""
-        request = wire.submit_shared(self._version, place.stream, place.input_at, place.output_at, deadline)
+        ends = (place.input_at, place.output_at)
+        request = wire.submit_shared(self._version, place.stream, *ends, deadline, class_)
         return await self._infer(request, place.stream, place.outputs)
 
     async def events(self) -> AsyncIterator[Event]:

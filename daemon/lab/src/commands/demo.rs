@@ -179,7 +179,13 @@ impl Stage {
         let builder =
             Registration::builder(&config.name, "demo").arrivals(declaration(self.promised, jitter));
         let registration = demand(builder, &config.constraints).build()?;
-        Ok(load::Plan { registration, constraints: config.constraints.clone(), inputs, phases: phases? })
+        Ok(load::Plan {
+            registration,
+            constraints: config.constraints.clone(),
+            inputs,
+            phases: phases?,
+            classes: load::Classes::Own,
+        })
     }
 }
 

@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// How soon the answer is wanted, if sooner than within the service's deadline: what comes later is missed
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     deadline: Option<Duration>,
+    /// The class of the request [default: the service's first]
+    #[arg(long, value_name = "NAME")]
+    class: Option<String>,
     /// Print the answer as JSON
     #[arg(long)]
     json: bool,
@@ -42,6 +45,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let name = format!("infer-{}", std::process::id());
     let stream = client.register(&Registration::builder(&args.service, name).build()?)?;
     let stream = args.deadline.map_or_else(|| stream.clone(), |time| stream.within(time));
+    let stream = match &args.class {
+        Some(name) => stream.of_class(name)?,
+        None => stream,
+    };
     let outcome = match (&args.image, &args.raw) {
         (Some(image), _) => {
             let picture = Picture::read(image)?;
@@ -63,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             "{:#}",
             json!({
                 "served": true, "variant": variant, "accuracy": accuracy, "outputs": outputs(&stream, r)?,
-                "queued_ns": r.queued.as_nanos() as u64, "run_ns": r.run.as_nanos() as u64, "batch": r.batch,
+                "queued_ns": r.queued.as_nanos() as u64, "run_ns": r.run.as_nanos() as u64, "batch": r.batch, "late": r.late,
             })
         ),
         (Outcome::Miss(m), true) => say!("{:#}", json!({ "served": false, "reason": m.reason.word() })),
@@ -80,7 +87,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 }
                 _ => say!("{variant} says{known}\n{}", heads(&stream, r)?),
             }
-            say!("queued {:.1?}, ran {:.1?} in a batch of {}", r.queued, r.run, r.batch);
+            let late = if r.late { "; late for its class" } else { "" };
+            say!("queued {:.1?}, ran {:.1?} in a batch of {}{late}", r.queued, r.run, r.batch);
         }
         (Outcome::Miss(m), false) => say!("missed: {}", m.reason.meaning()),
     }

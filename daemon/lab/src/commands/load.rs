@@ -14,7 +14,9 @@ use weir_client::blocking::Client;
 use weir_client::{ArrivalBound, Options, Registration};
 
 pub(super) use self::live::Live;
-use crate::load::{self, End, Inputs, Phase, PhaseReport, Plan, Quantiles, Report, Schedule, Target};
+use crate::load::{
+    self, Classes, End, Inputs, Phase, PhaseReport, Plan, Quantiles, Report, Schedule, Target,
+};
 use weir::commands::Socket;
 use weir::commands::stop_on_signals;
 use weir_os::pipe::say;
@@ -40,7 +42,7 @@ pub(crate) struct Args {
     /// A CSV file of arrival instants: the first column, in seconds
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Seed of --arrivals poisson
+    /// Seed of --arrivals poisson and of --mix
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The stream's name [default: load-PID]
@@ -70,6 +72,12 @@ pub(crate) struct Args {
     /// The pictures' labels, an IDX file: tells the accuracy of the answers
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
+    /// Of which class requests are [default: the stream's own]
+    #[arg(long, value_name = "NAME", conflicts_with = "mix")]
+    class: Option<String>,
+    /// Requests of all classes, at random, each as often as the service expects it
+    #[arg(long)]
+    mix: bool,
     /// Requests without an answer at most; beyond, they are not sent, and missed
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     in_flight: u32,
@@ -104,7 +112,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut live = Live::new(&plan, !args.json && !args.quiet)?;
     let report = load::run(client, &plan, &stop, &mut |progress| live.show(progress));
     live.clear();
-    let report = report?;
+    let mut report = report?;
+    if !target.classes.is_empty() && report.broken.is_none() {
+        // A connection of its own: that of the load has been used up.
+        let status = Client::connect(&args.socket.socket)?.status()?;
+        let after = Target::find(&status, &args.service)?.classes;
+        report.phases.iter_mut().for_each(|phase| phase.count_worth(&target.classes, &after));
+    }
     match (&args.json, args.quiet) {
         (_, true) => {}
         (true, false) => say!("{:#}", to_json(&report, &target, declared)),
@@ -152,7 +166,12 @@ impl Args {
         let whole = if self.trace.is_some() { Duration::MAX } else { Duration::from_secs(10) };
         let end = End::After(self.duration.unwrap_or(whole));
         let phases = vec![Phase { name: "load", schedule, end, of: None }];
-        Ok((Plan { registration: builder.build()?, constraints, inputs, phases }, declared))
+        let classes = match (&self.class, self.mix) {
+            (Some(name), _) => Classes::One(name.clone()),
+            (None, true) => Classes::Mixed { seed: self.seed },
+            (None, false) => Classes::Own,
+        };
+        Ok((Plan { registration: builder.build()?, constraints, inputs, phases, classes }, declared))
     }
 
     fn schedule(&self, target: &Target) -> Result<Schedule> {
@@ -294,6 +313,16 @@ fn print_counts(phase: &PhaseReport, target: &Target) {
     let reasons = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) };
     say!("  {:<12} {}", "sent", phase.sent);
     say!("  {:<12} {}{batch}{accuracy}", "answered", phase.answered);
+    for class in &phase.classes {
+        let worth = class.worth.map_or_else(String::new, |worth| format!(", worth {worth:.3} on average"));
+        say!(
+            "  {:<12} {} answered, {} of them late, {} missed{worth}",
+            class.class,
+            class.answered,
+            class.late,
+            class.missed
+        );
+    }
     if let Some(shares) = target.shares(&phase.by_variant) {
         say!("  {:<12} {shares}", "");
     }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use planner::Question;
 use planner::selection::DEFAULT_MAX_MISS;
 use rt_core::Selector;
-use sim::{PolicyKind, Report, simulate, simulate_logged, simulate_pipeline, simulate_shared};
+use sim::{Class, PolicyKind, Report, simulate, simulate_logged, simulate_pipeline, simulate_shared};
 
 use super::certify::read_question;
 use super::place_of;
@@ -21,8 +21,8 @@ use super::plan::service_and_file;
 use gaps::Gaps;
 use tracing::warn;
 use weir_os::pipe::say;
-use weir_plan::config::{Config, Select};
-use weir_plan::plan::{Plan, SelectionPlan};
+use weir_plan::config::{Config, RequestClass, Select};
+use weir_plan::plan::{Plan, SelectionPlan, ServicePlan};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// The abstract problem
     #[arg(long, value_name = "FILE", requires = "arrivals")]
     problem: Option<PathBuf>,
-    /// Lines `time,stream`, or `time,service/stream` of several services, times in the problem's unit; `-` reads standard input
+    /// Lines `time,stream` or `time,stream,class`, or `time,service/stream` of several services, times in the problem's unit; `-` reads standard input
     #[arg(long, value_name = "CSV", requires = "problem")]
     arrivals: Option<PathBuf>,
     /// Who decides
@@ -82,8 +82,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let report = if args.select.is_none() && args.log.is_none() {
         simulate(&problem, &mut csv, args.policy).with_context(name)?
     } else {
-        let selector = args.select.as_ref().map(|(service, config)| selector(service, config)).transpose()?;
-        let (report, log) = simulate_logged(&problem, &mut csv, selector).with_context(name)?;
+        let selected = args.select.as_ref().map(|(service, config)| selector(service, config)).transpose()?;
+        let (selector, classes) = selected.unzip();
+        let classes = classes.unwrap_or_default();
+        let (report, log) = simulate_logged(&problem, &mut csv, selector, &classes).with_context(name)?;
         write_log(args, |file| log.write(&problem, file))?;
         report
     };
@@ -115,18 +117,29 @@ fn end(report: &Report, missing: u64, args: &Args) -> Result<ExitCode> {
     Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Who selects among the variants of a service; where the daemon plans tables as it goes, those that it would.
-fn selector(name: &str, config: &Path) -> Result<Selector> {
+/// Who selects among the variants of a service; where the daemon plans tables as it goes, those that it would. And the classes
+/// of its requests.
+fn selector(name: &str, config: &Path) -> Result<(Selector, Vec<Class>)> {
     let mut plan = Plan::compute(&Config::load(config)?)?;
     let names = plan.services.iter().map(|service| service.config.name.as_str());
     let place = place_of("--select = ", name, names)?;
     let service = plan.services.swap_remove(place).by_bounds()?;
     if service.config.select == Select::Planned {
-        return Ok(SelectionPlan::compute(&service, DEFAULT_MAX_MISS)?.selector()?);
+        let planned = SelectionPlan::compute(&service, DEFAULT_MAX_MISS)?.selector()?;
+        let worths = service.class_worths();
+        let planned = if worths.is_empty() { planned } else { planned.for_classes(worths)? };
+        return Ok((planned, classes(&service)));
     }
-    service
-        .selector
-        .with_context(|| format!("--select = {name}: nothing is selected there, the base answers alone"))
+    let classes = classes(&service);
+    let nothing = || format!("--select = {name}: nothing is selected there, the base answers alone");
+    Ok((service.selector.with_context(nothing)?, classes))
+}
+
+fn classes(service: &ServicePlan) -> Vec<Class> {
+    let told = service.config.classes.iter().zip(service.class_worths());
+    let class =
+        |(class, worth): (&RequestClass, _)| Class { name: class.name.clone(), reach: class.reach, worth };
+    told.map(class).collect()
 }
 
 fn print(report: &Report) {
@@ -148,6 +161,16 @@ fn print(report: &Report) {
     if report.by_variant.len() > 1 {
         let counts: Vec<_> = report.by_variant.iter().map(ToString::to_string).collect();
         say!("served by variant, the base first: {}", counts.join(", "));
+    }
+    for class in &report.classes {
+        let worth = class.worth.map_or_else(String::new, |worth| format!(", worth {worth:.3} on average"));
+        say!(
+            "{}: {} answered, {} of them late, {} missed{worth}",
+            class.class,
+            class.answered,
+            class.late,
+            class.missed
+        );
     }
     for mode in &report.safe_mode {
         match (&mode.stream, mode.level) {

@@ -5,6 +5,7 @@
 //! [`Report`]. Every request is due at an instant fixed beforehand, its latency counts from that instant, and
 //! one that could not be sent is a miss: a slow daemon cannot hide behind a generator that waits for it.
 
+mod classes;
 mod input;
 mod pace;
 mod report;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use rt_core::Constraint;
 use weir_client::Registration;
 
+pub(crate) use classes::Classes;
 pub(crate) use input::{Inputs, describe};
 pub(crate) use report::{Change, Judgement, Measures, PhaseReport, Quantiles, Report};
 pub(crate) use run::run;
@@ -37,6 +39,8 @@ pub(crate) struct Plan {
     pub(crate) inputs: Inputs,
     /// One after the other without a gap.
     pub(crate) phases: Vec<Phase>,
+    /// Of which classes they are.
+    pub(crate) classes: Classes,
 }
 
 /// A stretch of a run that is reported on its own.

@@ -9,8 +9,9 @@ use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::geteuid;
 use rt_core::{Instant, Span};
 use weir_client::blocking::Sender;
-use weir_client::{Error, RequestId, StreamInfo};
+use weir_client::{Error, RequestId};
 
+use super::classes::Mix;
 use super::{End, Inputs, Phase};
 use weir_os::clock;
 use weir_os::realtime::{self, Role};
@@ -57,7 +58,7 @@ impl Signals<'_> {
 /// If the connection breaks.
 pub(super) fn send(
     mut sender: Sender,
-    stream: &StreamInfo,
+    mix: &Mix,
     inputs: &Inputs,
     phases: &[Phase],
     start: Instant,
@@ -88,7 +89,7 @@ pub(super) fn send(
             }
             let lateness_ns = clock::now().since(due).as_nanos();
             let payload = inputs.payload(phase.place(number, inputs.count()));
-            let id = match sender.submit_bytes(stream, payload) {
+            let id = match sender.submit_bytes(mix.stream(number), payload) {
                 Ok(id) => Some(id),
                 Err(Error::TooManyInFlight { .. }) => None,
                 Err(error) => return Err(error).with_context(|| format!("request {number}")),

@@ -6,6 +6,9 @@ use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use rt_core::Constraint;
 use serde::Serialize;
+use weir_client::status::Class;
+
+use super::classes::{ClassReport, with_worth};
 
 /// The longest latency told apart, in nanoseconds: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -58,6 +61,9 @@ pub(crate) struct PhaseReport {
     pub(crate) batch_mean: Option<f64>,
     /// Share of the answers that are right, 0..=1; `None` without labels.
     pub(crate) accuracy: Option<f64>,
+    /// Where the service has classes: those that requests were of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) classes: Vec<ClassReport>,
 }
 
 /// How one constraint fared.
@@ -99,6 +105,11 @@ impl PhaseReport {
         self.constraints.iter().all(|c| c.held)
     }
 
+    /// Adds what its classes were worth between two times at which the daemon had counted this.
+    pub(crate) fn count_worth(&mut self, before: &[Class], after: &[Class]) {
+        with_worth(&mut self.classes, before, after);
+    }
+
     /// Those of `changes` that came during the phase.
     pub(crate) fn of<'a>(&self, changes: &'a [Change]) -> impl Iterator<Item = &'a Change> {
         let span = self.started_s..self.started_s + self.seconds;
@@ -109,7 +120,7 @@ impl PhaseReport {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Ended {
-    Answered { latency_ns: u64, batch: u16, variant: u16, right: Option<bool> },
+    Answered { latency_ns: u64, batch: u16, variant: u16, right: Option<bool>, late: bool },
     Missed(&'static str),
 }
 
@@ -132,10 +143,11 @@ pub(crate) struct Measures {
     batches: f64,
     right: u64,
     judged: u64,
+    classes: Vec<ClassReport>,
 }
 
 impl Measures {
-    pub(super) fn new(constraints: &[Constraint], deadline_ns: u64) -> Result<Self> {
+    pub(super) fn new(constraints: &[Constraint], deadline_ns: u64, classes: &[Class]) -> Result<Self> {
         let histogram = || Histogram::new_with_bounds(1, LONGEST_NS, 3).context("histogram");
         Ok(Self {
             deadline_ns,
@@ -154,6 +166,10 @@ impl Measures {
             batches: 0.0,
             right: 0,
             judged: 0,
+            classes: classes
+                .iter()
+                .map(|class| ClassReport { class: class.name.clone(), ..ClassReport::default() })
+                .collect(),
         })
     }
 
@@ -164,10 +180,20 @@ impl Measures {
         self.lateness.saturating_record(lateness_ns.max(1));
     }
 
-    /// A request ended; calls come in any order.
-    pub(super) fn end(&mut self, ended: Ended) {
+    /// A request of that class ended; calls come in any order.
+    pub(super) fn end(&mut self, class: usize, ended: Ended) {
+        if let Some(own) = self.classes.get_mut(class) {
+            own.scheduled += 1;
+            match ended {
+                Ended::Answered { late, .. } => {
+                    own.answered += 1;
+                    own.late += u64::from(late);
+                }
+                Ended::Missed(_) => own.missed += 1,
+            }
+        }
         match ended {
-            Ended::Answered { latency_ns, batch, variant, right } => {
+            Ended::Answered { latency_ns, batch, variant, right, .. } => {
                 self.answered += 1;
                 let variant = usize::from(variant);
                 self.by_variant.resize(self.by_variant.len().max(variant + 1), 0);
@@ -212,6 +238,7 @@ impl Measures {
             by_variant: self.by_variant.clone(),
             batch_mean: (self.answered > 0).then(|| self.answered as f64 / self.batches),
             accuracy: (self.judged > 0).then(|| self.right as f64 / self.judged as f64),
+            classes: self.classes.iter().filter(|class| class.scheduled > 0).cloned().collect(),
         }
     }
 }
@@ -264,7 +291,7 @@ mod tests {
     fn measures(constraints: &[(u32, u32)]) -> Measures {
         let constraints: Vec<_> =
             constraints.iter().map(|&(m, k)| Constraint::any_miss(m, k).unwrap()).collect();
-        Measures::new(&constraints, 1_000).unwrap()
+        Measures::new(&constraints, 1_000, &[]).unwrap()
     }
 
     proptest! {
@@ -289,7 +316,7 @@ mod tests {
         fn quantiles_are_those_of_the_sorted_values(mut values in proptest::collection::vec(1u64..2_000, 1..200)) {
             let mut measures = measures(&[]);
             for &latency_ns in &values {
-                measures.end(Ended::Answered { latency_ns, batch: 1, variant: 0, right: None });
+                measures.end(0, Ended::Answered { latency_ns, batch: 1, variant: 0, right: None, late: false });
             }
             values.sort_unstable();
             let found = measures.report("x", 1.0, 0.0, 1.0).latency_ns.unwrap();
@@ -303,10 +330,16 @@ mod tests {
     fn every_request_is_counted_once() {
         let mut measures = measures(&[(1, 2)]);
         (0..4).for_each(|i| measures.issue(i * 10, i < 3));
-        measures.end(Ended::Missed("not-sent"));
-        measures.end(Ended::Missed("shed"));
-        measures.end(Ended::Answered { latency_ns: 500, batch: 2, variant: 0, right: Some(true) });
-        measures.end(Ended::Answered { latency_ns: 1_500, batch: 2, variant: 2, right: Some(false) });
+        measures.end(0, Ended::Missed("not-sent"));
+        measures.end(0, Ended::Missed("shed"));
+        measures.end(
+            0,
+            Ended::Answered { latency_ns: 500, batch: 2, variant: 0, right: Some(true), late: false },
+        );
+        measures.end(
+            0,
+            Ended::Answered { latency_ns: 1_500, batch: 2, variant: 2, right: Some(false), late: false },
+        );
         let report = measures.report("x", 1.0, 0.0, 1.0);
         assert_eq!((report.scheduled, report.sent, report.answered, report.missed), (4, 3, 2, 2));
         assert_eq!(report.missed_by, BTreeMap::from([("not-sent", 1), ("shed", 1)]));

@@ -10,6 +10,7 @@ use rt_core::{Instant, Span};
 use weir_client::blocking::{Client, Receiver};
 use weir_client::{Answer, Event, EventMask, RequestId, SafeModeState, StreamInfo, SuspensionEvent};
 
+use super::classes::Mix;
 use super::pace::{self, Issued, Signals};
 use super::report::{Change, Ended, Measures, Report};
 use super::{Plan, Progress, Target};
@@ -42,16 +43,17 @@ pub(crate) fn run(
     let target = Target::find(&client.status()?, service)?;
     let stream = client.register(&plan.registration)?;
     plan.inputs.check(&stream)?;
+    let mix = Mix::new(&stream, &plan.classes, &target.classes)?;
     let (sender, receiver) = client.split();
     let start = clock::now() + RUN_UP;
     let (log, issued) = mpsc::channel();
     let safe_mode = AtomicBool::new(target.safe_mode.is_some());
     let (over, suspended) = Default::default();
     let signals = Signals { stop, over, safe_mode, suspended };
-    let mut collector = Collector::new(plan, (&target, &stream), start, &signals, receiver, issued)?;
+    let mut collector = Collector::new(plan, (&target, &stream, &mix), start, &signals, receiver, issued)?;
     let (sent, collected) = std::thread::scope(|scope| {
-        let (stream, signals) = (&stream, &signals);
-        let send = move || pace::send(sender, stream, &plan.inputs, &plan.phases, start, signals, &log);
+        let (mix, signals) = (&mix, &signals);
+        let send = move || pace::send(sender, mix, &plan.inputs, &plan.phases, start, signals, &log);
         let sending = scope.spawn(send);
         realtime::enter(Role::Dispatch, None, pace::may_be_realtime());
         let collected = collector.collect(observe);
@@ -76,6 +78,7 @@ struct Entry {
 struct Collector<'a> {
     plan: &'a Plan,
     stream: &'a StreamInfo,
+    mix: &'a Mix,
     deadline: Span,
     start: Instant,
     signals: &'a Signals<'a>,
@@ -102,13 +105,13 @@ struct Collector<'a> {
 impl<'a> Collector<'a> {
     fn new(
         plan: &'a Plan,
-        (target, stream): (&Target, &'a StreamInfo),
+        (target, stream, mix): (&Target, &'a StreamInfo, &'a Mix),
         start: Instant,
         signals: &'a Signals<'a>,
         receiver: Receiver,
         issued: mpsc::Receiver<Issued>,
     ) -> Result<Self> {
-        let measures = || Measures::new(&plan.constraints, target.deadline_ns);
+        let measures = || Measures::new(&plan.constraints, target.deadline_ns, &target.classes);
         let before = target.safe_mode.iter();
         let before = before.map(|b| Change {
             at_s: 0.0,
@@ -119,6 +122,7 @@ impl<'a> Collector<'a> {
         Ok(Self {
             plan,
             stream,
+            mix,
             deadline: Span::from_nanos(target.deadline_ns),
             start,
             signals,
@@ -211,8 +215,8 @@ impl<'a> Collector<'a> {
                 let (inputs, phase) = (&self.plan.inputs, self.entry(number).phase);
                 let place = self.plan.phases[phase].place(number, inputs.count());
                 let right = inputs.is_right(place, self.stream, &result);
-                let (batch, variant) = (result.batch, result.variant);
-                self.end(number, Ended::Answered { latency_ns, batch, variant, right });
+                let (batch, variant, late) = (result.batch, result.variant, result.late);
+                self.end(number, Ended::Answered { latency_ns, batch, variant, right, late });
             }
             Answer::Miss(id, miss) => {
                 let Some(number) = self.number_of(id) else { return };
@@ -285,7 +289,8 @@ impl<'a> Collector<'a> {
         let entry = self.entry(number);
         entry.hit = Some(matches!(ended, Ended::Answered { .. }));
         let phase = entry.phase;
-        self.measures[phase].end(ended);
+        let class = self.mix.class(number);
+        self.measures[phase].end(class, ended);
         while let Some(Entry { phase, hit: Some(hit), .. }) = self.entries.front() {
             self.measures[*phase].judge(*hit);
             self.entries.pop_front();

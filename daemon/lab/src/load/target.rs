@@ -29,6 +29,8 @@ pub(crate) struct Target {
     pub(crate) constraints: Vec<Constraint>,
     /// Why the service is in safe mode, if it is.
     pub(crate) safe_mode: Option<Breach>,
+    /// The classes of its requests, and what came of them so far.
+    pub(crate) classes: Vec<status::Class>,
     streams: Vec<Stream>,
 }
 
@@ -67,6 +69,7 @@ impl Target {
         Ok(Self {
             service: found.name,
             model: found.model,
+            classes: found.classes,
             variants: found.variants.into_iter().map(|v| (v.model, v.accuracy)).collect(),
             simulated: found.simulated,
             input_bytes: packed_len(&tensors(&found.inputs)?),

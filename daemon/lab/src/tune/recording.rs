@@ -64,7 +64,7 @@ impl Recording {
     }
 
     fn of(text: &str) -> Result<Self> {
-        let Arrivals { streams: names, list } = Arrivals::recorded(text.as_bytes())?;
+        let Arrivals { streams: names, list, .. } = Arrivals::recorded(text.as_bytes())?;
         let named = |name: &String| Recorded { name: name.clone(), declared: None, seen: Seen::default() };
         let mut streams: Vec<_> = names.iter().map(named).collect();
         let places: HashMap<_, _> = names.iter().map(String::as_str).zip(0..).collect();
@@ -83,7 +83,7 @@ impl Recording {
                 let count = note.trim().strip_suffix(" arrivals not recorded").and_then(|n| n.parse().ok());
                 missing = missing.saturating_add(count.unwrap_or(0));
             } else if !line.is_empty()
-                && line != "time,stream"
+                && !matches!(line, "time,stream" | "time,stream,class")
                 && let Some(&(at, stream)) = arrivals.next()
             {
                 streams[stream].seen.came(at);

@@ -1,6 +1,7 @@
 //! The configuration file: TOML in, checked values out; what does not parse here reaches nobody.
 
 mod check;
+mod classes;
 mod controller;
 mod device;
 mod files;
@@ -26,6 +27,7 @@ use weir_engine::manifest::{Problems, lines};
 use weir_engine::{Backend, EngineKind, Isolation};
 
 pub use check::is_name;
+pub use classes::RequestClass;
 pub use controller::{ControllerConfig, Estimator};
 pub use device::{DeviceConfig, ShareConfig};
 pub use files::{MAX_RECORDED, RECORDING};
@@ -183,6 +185,8 @@ pub struct ServiceConfig {
     pub jitter: Span,
     /// Where it is written down when requests came; of a service on a device that of its device.
     pub record: Option<RecordConfig>,
+    /// Classes of its requests, numbered in this order; none if they are all alike.
+    pub classes: Vec<RequestClass>,
     /// Streams whose promise is kept for them, connected or not.
     pub reserved: Vec<ReservedStream>,
     /// The kinds of its workers, if there are several: what is of each of them stands there, and of all of them as a whole here.
@@ -223,6 +227,8 @@ pub struct RecordConfig {
 pub struct ReservedStream {
     pub name: String,
     pub spec: StreamSpec,
+    /// The class of its requests that name none, by its number.
+    pub class: u8,
 }
 
 /// Why a configuration file is refused; the message names file, line, field, value and limit of all that is wrong.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rt_core::{MAX_BATCH, MAX_VARIANTS, MAX_WORKERS, Span};
 
-use super::check::{ABSENT, Check, Refused, all};
+use super::check::{ABSENT, Check, Refused, all, is_name};
 use super::{DaemonConfig, raw};
 use weir_engine::{Backend, EngineKind, Isolation, SimulatedTime};
 
@@ -23,6 +23,8 @@ pub enum ModelChoice {
 pub struct SimulatedModel {
     /// The times that it waits out, `times[b-1]` for a batch of `b`.
     pub times: Vec<SimulatedTime>,
+    /// What it is called; by its times if absent.
+    pub name: Option<String>,
     /// The share of right answers that is told for it, 0..=1; `None` if nothing is.
     pub accuracy: Option<f64>,
 }
@@ -182,13 +184,14 @@ impl Check<'_> {
     }
 
     fn simulated(&self, at: &str, raw: raw::Simulated) -> Result<ModelChoice, Refused> {
-        let base = self.simulated_model(at, &raw.times, raw.accuracy);
+        let base = self.simulated_model(at, raw.name.clone(), &raw.times, raw.accuracy);
         if !raw.variants.is_empty() && raw.accuracy.is_none() {
             let reason = "must be given where there are variants";
             return Err(self.refuse(&format!("{at}.accuracy"), ABSENT, reason));
         }
         let variants = raw.variants.iter().enumerate().map(|(i, variant)| {
-            self.simulated_model(&format!("{at}.variants[{i}]"), &variant.times, Some(variant.accuracy))
+            let (name, accuracy) = (variant.name.clone(), Some(variant.accuracy));
+            self.simulated_model(&format!("{at}.variants[{i}]"), name, &variant.times, accuracy)
         });
         let models = all([base].into_iter().chain(variants));
         let size = |name: &str, size| self.number(&format!("{at}.{name}"), size, 1, 1 << 20);
@@ -199,6 +202,7 @@ impl Check<'_> {
     pub(super) fn simulated_model(
         &self,
         at: &str,
+        name: Option<String>,
         times: &[raw::SimulatedTime],
         accuracy: Option<f64>,
     ) -> Result<SimulatedModel, Refused> {
@@ -210,7 +214,11 @@ impl Check<'_> {
         }
         let times =
             times.iter().enumerate().map(|(i, time)| self.simulated_time(&format!("{field}[{i}]"), time));
-        Ok(SimulatedModel { times: all(times)?, accuracy })
+        if let Some(wrong) = name.as_ref().filter(|name| !is_name(name)) {
+            let reason = "must be 1..=64 letters, digits or any of - _ . /";
+            return Err(self.refuse(&format!("{at}.name"), &format!("{wrong:?}"), reason));
+        }
+        Ok(SimulatedModel { times: all(times)?, name, accuracy })
     }
 
     fn simulated_time(&self, field: &str, raw: &raw::SimulatedTime) -> Result<SimulatedTime, Refused> {

@@ -194,6 +194,7 @@ impl ServiceConfig {
         let stream = |stream: &super::ReservedStream| super::ReservedStream {
             name: stream.name.clone(),
             spec: rt_core::StreamSpec::best_effort(),
+            class: stream.class,
         };
         let reserved = self.reserved.iter().map(stream).collect();
         Self { constraints: Vec::new(), reserved, ..self.clone() }

@@ -1,5 +1,6 @@
 //! The configuration file as written: every field with its default, nothing checked yet.
 
+mod classes;
 mod kinds;
 mod pipeline;
 mod placement;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{HeldBy, Optimise};
+pub(super) use classes::RequestClass;
 pub(super) use kinds::{Kind, Staff};
 pub(super) use pipeline::{Pipeline, Stage};
 pub(super) use placement::{Class, Placement, SimulatedCandidate};
@@ -222,6 +224,8 @@ pub(super) struct Service {
     pub(super) jitter: String,
     pub(super) record: Option<PathBuf>,
     pub(super) record_limit: Option<u64>,
+    /// Of its requests.
+    pub(super) class: Vec<RequestClass>,
     pub(super) stream: Vec<Stream>,
 }
 
@@ -266,6 +270,7 @@ impl Default for Service {
             jitter: "5ms".into(),
             record: None,
             record_limit: None,
+            class: Vec::new(),
             stream: Vec::new(),
         }
     }
@@ -298,6 +303,7 @@ pub(super) struct Simulated {
     /// `times[b-1]`: how long a batch of `b` is waited out.
     #[serde(default)]
     pub(super) times: Vec<SimulatedTime>,
+    pub(super) name: Option<String>,
     pub(super) accuracy: Option<f64>,
     #[serde(default)]
     pub(super) variants: Vec<SimulatedVariant>,
@@ -315,6 +321,7 @@ pub(super) struct Simulated {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct SimulatedVariant {
     pub(super) times: Vec<SimulatedTime>,
+    pub(super) name: Option<String>,
     pub(super) accuracy: f64,
 }
 
@@ -400,6 +407,8 @@ pub(super) struct Stream {
     pub(super) degraded: Option<Vec<Vec<Constraint>>>,
     #[serde(default)]
     pub(super) arrivals: Vec<Arrival>,
+    /// Of its requests that name none; the first if absent.
+    pub(super) class: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]

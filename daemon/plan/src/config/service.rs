@@ -8,6 +8,7 @@ use rt_core::{
 };
 
 use super::check::{ABSENT, Check, Refused, all, shown};
+use super::classes::RequestClass;
 use super::device::Place;
 use super::model::{ModelChoice, Select};
 use super::{DaemonConfig, DeviceConfig, HeldBy, Optimise, ReservedStream, ServiceConfig, Tolerance, raw};
@@ -52,6 +53,7 @@ pub(super) struct Promise {
     constraints: Vec<Constraint>,
     degraded: Vec<ConstraintSet>,
     jitter: Span,
+    classes: Vec<RequestClass>,
     reserved: Vec<ReservedStream>,
 }
 
@@ -192,13 +194,20 @@ impl Check<'_> {
         let possible = (early, raw.stalls.as_ref().is_none_or(|stalls| stalls.by == HeldBy::Deadline));
         let degraded = self.degraded(&field("degraded"), &raw.degraded, possible);
         let degraded = degraded.and_then(|levels| self.ladder(&field("degraded"), &constraints, levels));
+        let within = times.as_ref().ok().map(|(deadline, _)| *deadline);
+        let classes = self.request_classes(at, std::mem::take(&mut raw.class), within);
         let mut names = HashSet::new();
         let count = raw.stream.len() as u64;
         let reserved = all(std::mem::take(&mut raw.stream).into_iter().enumerate().map(|(i, stream)| {
             let at = format!("{at}.stream[{i}]");
             let named = self.name(&format!("{at}.name"), stream.name.clone(), &mut names);
             let defaults = constraints.as_ref().ok().zip(degraded.as_ref().ok());
+            let class = match &classes {
+                Ok(classes) => self.class_named(&format!("{at}.class"), stream.class.as_deref(), classes),
+                Err(Refused) => Err(Refused),
+            };
             let stream = self.stream(&at, stream, defaults, possible)?;
+            let stream = ReservedStream { class: class?, ..stream };
             if !background && stream.spec.arrivals().is_none() {
                 let reason = "must declare how its requests come where background = false";
                 return Err(self.refuse(&format!("{at}.arrivals"), "[]", reason));
@@ -232,6 +241,7 @@ impl Check<'_> {
             constraints: constraints?.as_slice().to_vec(),
             degraded: degraded?,
             jitter: jitter?,
+            classes: classes?,
             reserved: reserved?,
         })
     }
@@ -310,7 +320,7 @@ impl Check<'_> {
         };
         let shown = || format!("{} level(s)", degraded.len());
         let spec = with_ladder(spec, &degraded).map_err(|reason| self.refuse(&behind, &shown(), reason))?;
-        Ok(ReservedStream { name: raw.name, spec })
+        Ok(ReservedStream { name: raw.name, spec, class: 0 })
     }
 
     /// Weaker promises, where a service has workers of its own and background, and its constraints absorb no stalls.
@@ -430,6 +440,7 @@ impl ServiceConfig {
             degraded: promise.degraded,
             jitter: promise.jitter,
             record: runs.place.record,
+            classes: promise.classes,
             reserved: promise.reserved,
             kinds: Vec::new(),
             stages: Vec::new(),

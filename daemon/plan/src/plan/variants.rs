@@ -4,11 +4,12 @@ use std::iter::empty;
 
 use planner::selection::{DEFAULT_MAX_MISS, Inputs};
 use rt_core::{
-    BatchTime, Instant, LatencyProfile, LoadMonitor, Selector, Shield, ShieldError, Span, StreamSpec, Variant,
+    BatchTime, ClassWorth, Instant, LatencyProfile, LoadMonitor, Selector, Shield, ShieldError, Span,
+    StreamSpec, Variant,
 };
 
 use super::{PlanError, ServicePlan, select, weights};
-use crate::config::{Select, ServiceConfig};
+use crate::config::{RequestClass, Select, ServiceConfig};
 use crate::profile::Entry;
 use weir_engine::{Equipment, ModelSpec, RunMode};
 
@@ -90,7 +91,10 @@ impl ServicePlan {
             let (before, variant) = (&pair[0], &pair[1]);
             let sizes = 1..=variant.times.max_batch().min(before.times.max_batch());
             let last = *sizes.end();
-            if sizes.into_iter().all(|b| variant.times.bound(b) < before.times.bound(b)) {
+            let sooner = sizes.into_iter().all(|b| variant.times.bound(b) < before.times.bound(b));
+            // What is better for one class may be less accurate on the whole.
+            let better = |class: &RequestClass| class.worth(&before.spec) > class.worth(&variant.spec);
+            if sooner && !self.config.classes.iter().any(better) {
                 let time = variant.times.bound(last);
                 return Err(PlanError::Variant {
                     field: format!("service {}: variants[{i}]", self.config.name),
@@ -156,6 +160,12 @@ impl ServicePlan {
             Select::Table(path) => Some(select::load(path, &self)?),
             Select::Learned(path) => Some(weights::load(path, &self)?),
         };
+        if !self.config.classes.is_empty() {
+            let failed = |source| PlanError::Select { service: self.config.name.clone(), source };
+            let classes = self.class_worths();
+            let classed = self.selector.take().map(|selector| selector.for_classes(classes));
+            self.selector = classed.transpose().map_err(failed)?;
+        }
         Ok(self)
     }
 
@@ -163,6 +173,17 @@ impl ServicePlan {
     pub(super) fn core_variants(&self) -> Vec<Variant> {
         let variant = |v: &VariantPlan| Variant { profile: v.times.clone(), accuracy: v.spec.accuracy };
         self.variants.iter().map(variant).collect()
+    }
+
+    /// What answers of each variant are worth to the classes of requests; none where these are all alike.
+    pub fn class_worths(&self) -> Vec<ClassWorth> {
+        let worth = |class: &RequestClass| self.variants.iter().map(|v| class.worth(&v.spec)).collect();
+        let class = |class: &RequestClass| ClassWorth {
+            worth: worth(class),
+            deadline: class.deadline,
+            decay: class.decay.clone(),
+        };
+        self.config.classes.iter().map(class).collect()
     }
 
     /// What tables are planned for, if at most a share `max_miss` of the requests may be missed for them.

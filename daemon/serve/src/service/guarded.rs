@@ -12,7 +12,7 @@ use rt_core::{
     Span, StreamError, StreamId, StreamSpec, WorkerId,
 };
 
-use super::Said;
+use super::Meant;
 use super::dispatcher::Dispatcher;
 use super::names::Names;
 use super::staged::{Found, Staged};
@@ -102,18 +102,17 @@ impl Held<'_> {
         self.core.dispatcher.service(service)
     }
 
-    /// As [`Scheduler::handle_wanted`]; of what is not said, it was sent when it came, and wanted within the deadline.
+    /// As [`Scheduler::handle_wanted`]; if it does not say, it was sent when it came.
     pub(super) fn handle_arrival(
         &mut self,
         now: Instant,
         arrival: Arrival,
-        said: Said,
+        meant: Meant,
         room: bool,
     ) -> Option<Resolution> {
-        let within = said.within.unwrap_or(self.config().deadline);
-        let sent = said.sent.unwrap_or(arrival.at).min(arrival.at);
-        let request = (self.service, arrival);
-        let refused = self.core.dispatcher.handle_wanted(now, request, (sent, within), room);
+        let sent = meant.sent.unwrap_or(arrival.at).min(arrival.at);
+        let request = (self.service, arrival.of_class(meant.class));
+        let refused = self.core.dispatcher.handle_wanted(now, request, (sent, meant.within), room);
         if let Some(view) = self.names().present(arrival.stream) {
             view.pace.came(sent);
         }
@@ -358,7 +357,9 @@ mod tests {
         let spec = StreamSpec::promised(ConstraintSet::default(), curve);
         let stream = held.add_stream(now, spec, &view).expect("room");
         for token in 0..2 {
-            held.handle_arrival(now, Arrival { stream, token, at: now }, Said::default(), true);
+            let within = held.config().deadline;
+            let meant = Meant { sent: None, class: 0, due: within, within };
+            held.handle_arrival(now, Arrival::new(stream, token, now), meant, true);
         }
         held.inhibit_safe_mode(now + Span::from_millis(60_000));
         drop(held);

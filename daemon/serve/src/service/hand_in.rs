@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use rt_core::MissReason;
 
-use super::{Closed, Effects, Lease, Origin, Said};
+use super::{Closed, Effects, Lease, Meant, Origin, Said};
 use weir_os::clock;
+use weir_plan::config::ServiceConfig;
 
 /// To copy fewer bytes takes no longer than to ask whether they are wanted.
 const WORTH_ASKING: usize = 16 << 10;
@@ -33,6 +34,14 @@ impl Lease {
         !self.promised && (late() || bytes >= WORTH_ASKING && service.is_ruled_out(self, said.sent))
     }
 
+    /// What a request of this lease that has `said` so much of itself means to a service of that configuration, which has taken over
+    /// from its own or is it: one of a class that is no more counts as one that names none.
+    pub(super) fn meant(&self, config: &ServiceConfig, said: Said) -> Meant {
+        let class = self.classes.find(said.class).unwrap_or(self.classes.own());
+        let (due, within) = config.terms(class, said.within);
+        Meant { sent: said.sent, class, due, within }
+    }
+
     /// Counts a request as missed for which there is no room.
     pub fn refuse(&mut self, effects: &mut Effects, said: Said) -> Handed {
         let service = Arc::clone(self.service());
@@ -50,6 +59,7 @@ impl Lease {
         let mut moved = None;
         loop {
             let service = Arc::clone(self.service());
+            let meant = self.meant(&service.plan.config, said);
             // Slots can run out only while answers to earlier requests are still being written.
             let Some(token) = service.slots.take() else {
                 return Handed::Refused(service.refuse(effects, self, said));
@@ -63,9 +73,10 @@ impl Lease {
                     fill(&mut slot.input);
                     slot.origin = Some(origin);
                 }
+                slot.due = meant.due;
                 slot.memory = service.plan.spec.has_state().then(|| Arc::clone(&self.memory));
             }
-            let Err(closed) = service.submit(effects, self, token, said) else { return Handed::TakenIn };
+            let Err(closed) = service.submit(effects, self, token, meant) else { return Handed::TakenIn };
             moved = Some(std::mem::take(&mut *service.slots.get(token)));
             service.slots.put_back(token);
             // Else another one has taken over just now.

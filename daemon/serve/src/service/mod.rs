@@ -2,6 +2,7 @@
 
 mod absence;
 mod away;
+mod classes;
 mod device;
 mod dispatcher;
 mod executor;
@@ -39,6 +40,7 @@ use rt_core::{Action, Arrival, Instant, MissReason, Outcome, Resolution, Span, W
 use tracing::trace;
 
 use crate::out::Audience;
+use classes::ByClass;
 use device::Device;
 use executor::Executor;
 use guarded::{Held, Named};
@@ -54,6 +56,7 @@ use weir_os::realtime;
 use weir_plan::plan::ServicePlan;
 use worker::Part;
 
+pub use classes::{Classes, unknown as unknown_class};
 pub use hand_in::Handed;
 pub use memory::Memory;
 pub use region::Region;
@@ -88,6 +91,7 @@ pub struct Service {
     results: Vec<Box<[AtomicU64]>>,
     meters: Meters,
     totals: Arc<Totals>,
+    by_class: ByClass,
     /// What the rate is measured over that is warned of, if one is.
     rate_window: Option<Span>,
     /// Plans tables for the load that comes, if it is so configured.
@@ -109,6 +113,19 @@ pub struct Said {
     pub sent: Option<Instant>,
     /// How soon after its arrival the answer is wanted.
     pub within: Option<Span>,
+    /// Its class, by the number that was told with its stream.
+    pub class: Option<u8>,
+}
+
+/// What that comes to with the service as it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Meant {
+    sent: Option<Instant>,
+    /// By its number now.
+    class: u8,
+    /// From when on after its arrival an answer is late, and for how long one is delivered.
+    due: Span,
+    within: Span,
 }
 
 /// Why a request was not taken in.
@@ -136,8 +153,8 @@ impl Service {
         &self.plan.config.name
     }
 
-    /// Takes in a request whose tensor lies in the slot `token`, and which has `said` so much of itself; answers it at once if it
-    /// is refused.
+    /// Takes in a request whose tensor lies in the slot `token`, sent and wanted as it is `meant`; answers it at once if it is
+    /// refused.
     ///
     /// # Errors
     /// If nothing is taken in any more; nothing has happened then, and the slot is the caller's.
@@ -146,7 +163,7 @@ impl Service {
         effects: &mut Effects,
         lease: &mut Lease,
         token: u64,
-        said: Said,
+        meant: Meant,
     ) -> Result<(), Closed> {
         // Also for a client that asks too much, and is read without hurry.
         let _urgent = realtime::urgently(self.realtime);
@@ -157,9 +174,9 @@ impl Service {
             if taken.is_err() {
                 return None;
             }
-            self.record(now, lease, Some(token));
-            let arrival = Arrival { stream: lease.id, token, at: came.min(now) };
-            let refused = scheduler.handle_arrival(now, arrival, said, true);
+            self.record(now, (lease, meant.class), Some(token));
+            let arrival = Arrival::new(lease.id, token, came.min(now));
+            let refused = scheduler.handle_arrival(now, arrival, meant, true);
             lease.promised = lease.spec.demand().is_some() && scheduler.suspension(lease.id).is_none();
             refused
         });
@@ -193,9 +210,10 @@ impl Service {
         self.with_scheduler(effects, |scheduler, now| {
             retired = self.successor();
             if retired.is_none() {
-                self.record(now, lease, None);
-                let arrival = Arrival { stream: lease.id, token: NOBODY, at: now };
-                refused = scheduler.handle_arrival(now, arrival, said, false);
+                let meant = lease.meant(&self.plan.config, said);
+                self.record(now, (lease, meant.class), None);
+                let arrival = Arrival::new(lease.id, NOBODY, now);
+                refused = scheduler.handle_arrival(now, arrival, meant, false);
             }
         });
         if let Some(next) = retired {
@@ -204,7 +222,10 @@ impl Service {
         refused.and_then(|r| {
             self.totals.count(r.outcome);
             match r.outcome {
-                Outcome::Missed(reason) => Some((r.misses_left, r.request.seq, reason)),
+                Outcome::Missed(reason) => {
+                    self.by_class.missed(r.request.class);
+                    Some((r.misses_left, r.request.seq, reason))
+                }
                 Outcome::Served => None,
             }
         })
@@ -219,6 +240,11 @@ impl Service {
             None
         });
         decided.ring_and_tell(effects);
+    }
+
+    /// What came of its requests by class.
+    pub fn classes_status(&self) -> Vec<weir_client::status::Class> {
+        self.by_class.status(&self.plan.config)
     }
 
     /// What is seen of the scheduler without its lock.

@@ -42,8 +42,8 @@ struct Shared {
 }
 
 enum Note {
-    /// How many before it have no note, when it came, its stream, and its ticket if it has one.
-    Arrival(u64, Instant, Arc<str>, Option<Ticket>),
+    /// How many before it have no note, when it came, its stream, its class if there are such, and its ticket if it has one.
+    Arrival(u64, Instant, Arc<str>, Option<Arc<str>>, Option<Ticket>),
     /// What a client declared of its stream.
     Declared(String),
     /// The ticket of a request of the batch that is about to start, or of the source that it is of.
@@ -78,10 +78,15 @@ impl Recorder {
         Ok((Self { notes, shared, writer: thread.thread().clone() }, thread))
     }
 
-    /// Notes that a request of `stream` came at `now`, with its ticket, if the scheduler is to have one. To be called in
+    /// Notes that a request of `stream` came at `now`, of that class if there are such, with its ticket, if the scheduler is to have one. To be called in
     /// the scheduler's order, under its lock; neither allocates nor waits.
-    pub(crate) fn arrival(&self, now: Instant, stream: &Arc<str>, ticket: Option<Ticket>) {
-        take_down(&self.notes, &self.shared, now, stream, ticket);
+    pub(crate) fn arrival(
+        &self,
+        now: Instant,
+        (stream, class): (&Arc<str>, Option<&Arc<str>>),
+        ticket: Option<Ticket>,
+    ) {
+        take_down(&self.notes, &self.shared, now, (stream, class), ticket);
     }
 
     /// Notes that a worker begins a batch of these requests, and may take `length`; to be called as [`Recorder::arrival`].
@@ -150,11 +155,11 @@ fn take_down(
     notes: &SyncSender<Note>,
     shared: &Shared,
     now: Instant,
-    stream: &Arc<str>,
+    (stream, class): (&Arc<str>, Option<&Arc<str>>),
     ticket: Option<Ticket>,
 ) {
     let before = shared.lost.swap(0, Ordering::Relaxed);
-    if notes.try_send(Note::Arrival(before, now, Arc::clone(stream), ticket)).is_err() {
+    if notes.try_send(Note::Arrival(before, now, Arc::clone(stream), class.cloned(), ticket)).is_err() {
         shared.lost.fetch_add(before + 1, Ordering::Relaxed);
     }
 }

@@ -66,11 +66,15 @@ impl Service {
         }
     }
 
-    /// Notes that a request has come, with its token, if the scheduler is to have one; to be called under the scheduler's
+    /// Notes that a request of that class has come, with its token, if the scheduler is to have one; to be called under the scheduler's
     /// lock, as the two below.
-    pub(super) fn record(&self, now: Instant, lease: &Lease, token: Option<u64>) {
+    pub(super) fn record(&self, now: Instant, (lease, class): (&Lease, u8), token: Option<u64>) {
         if let Some(recorder) = self.device.recorder.get() {
-            recorder.arrival(now, &lease.recorded, token.map(|token| self.ticket(token)));
+            recorder.arrival(
+                now,
+                (&lease.recorded, self.by_class.name(class)),
+                token.map(|token| self.ticket(token)),
+            );
         }
     }
 

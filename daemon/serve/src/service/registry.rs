@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rt_core::{StreamId, StreamSpec};
 use weir_client::RefusalCode;
 
-use super::{Effects, Memory, Service, StreamView, lock, read, try_read};
+use super::{Classes, Effects, Memory, Service, StreamView, lock, read, try_read};
 
 use super::totals::Past;
 pub(super) use moves::Moves;
@@ -46,6 +46,8 @@ pub struct Lease {
     pub memory: Arc<Memory>,
     /// Whether its requests are promised anything, as of the last one: the stream is, and its promise was not suspended.
     pub promised: bool,
+    /// The classes of its requests.
+    pub classes: Classes,
 }
 
 impl Lease {
@@ -53,6 +55,7 @@ impl Lease {
     pub fn service(&mut self) -> &Arc<Service> {
         while let Some(next) = self.service.successor() {
             self.service = Arc::clone(next);
+            self.classes.follow(&self.service.plan.config, &self.name);
         }
         &self.service
     }
@@ -84,7 +87,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Gives the stream `name` to a client: a reserved one if `spec` is `None`, else a new one if its promise
+    /// Gives the stream `name` to a client, its requests of that `class` unless they say otherwise: a reserved one if `spec` is `None`, else a new one if its promise
     /// can be kept beside all others. Requests go on meanwhile; while a new stream is tested and waits for long
     /// batches only other new ones wait behind it. Without `patience` it is `None` if all would have to wait, for
     /// another service is to take over.
@@ -94,19 +97,20 @@ impl Registry {
     pub fn register(
         service: &Arc<Service>,
         effects: &mut Effects,
-        (name, spec): (&str, Option<StreamSpec>),
+        (name, spec, class): (&str, Option<StreamSpec>, Option<&str>),
         patience: bool,
     ) -> Option<Result<Lease, Refusal>> {
         let still = if patience { read(&service.moving) } else { try_read(&service.moving)? };
         if let Some(next) = service.successor() {
             drop(still);
-            return Self::register(next, effects, (name, spec), patience);
+            return Self::register(next, effects, (name, spec, class), patience);
         }
-        let lease = Self::give_out(service, name, spec);
-        let lease = lease.map(|(id, spec)| {
+        let lease = Classes::of(&service.plan.config, name, class)
+            .and_then(|classes| Ok((classes, Self::give_out(service, name, spec)?)));
+        let lease = lease.map(|(classes, (id, spec))| {
             let (service, memory, promised) = (Arc::clone(service), Arc::default(), spec.demand().is_some());
             let recorded = service.recorded_as(name);
-            Lease { service, id, name: name.into(), recorded, spec, memory, promised }
+            Lease { service, id, name: name.into(), recorded, spec, memory, promised, classes }
         });
         drop(still);
         // What a restarted stream still had waiting was cancelled: carry it out.

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use rt_core::Span;
+
 use super::lock;
 use super::memory::Memory;
 use super::region::Region;
@@ -26,6 +28,8 @@ pub struct Slot {
     pub memory: Option<Arc<Memory>>,
     pub sequence: u64,
     pub skipped: u32,
+    /// From when on after its arrival an answer is late.
+    pub due: Span,
     /// Of a pipeline: what the source became at each stage.
     pub results: Vec<StageResults>,
 }
@@ -57,6 +61,8 @@ pub struct Origin {
     pub output: Option<Region>,
     /// Whether the answer tells how many requests were skipped.
     pub tells_skipped: bool,
+    /// Whether it tells that it is late, if it is.
+    pub tells_late: bool,
     /// The bytes that were read for it, if nothing is promised to whoever sent it.
     pub unpromised: Option<usize>,
 }
@@ -64,7 +70,7 @@ pub struct Origin {
 impl Origin {
     pub fn new(replies: Arc<dyn Replies>, frame: u64, stream: u32, output: Option<Region>) -> Self {
         replies.opened();
-        Self { replies, frame, stream, output, tells_skipped: false, unpromised: None }
+        Self { replies, frame, stream, output, tells_skipped: false, tells_late: false, unpromised: None }
     }
 
     /// The same of a request for which so many bytes were read and nothing is promised, if it is one.

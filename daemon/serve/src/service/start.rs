@@ -10,6 +10,7 @@ use rt_core::sharing::{Device as CoreDevice, DeviceConfig};
 use rt_core::{SafeModeConfig, Scheduler, SchedulerConfig, Span, WorkerId, Workers};
 
 use super::Service;
+use super::classes::ByClass;
 use super::device::{Device, keep_time};
 use super::dispatcher::Dispatcher;
 use super::executor::Executor;
@@ -60,6 +61,7 @@ impl Service {
             let mut loaded = loaded.with_context(|| format!("service {name}"))?;
             if let Some(before) = Self::named(before, &name) {
                 loaded.totals = Arc::clone(&before.totals);
+                loaded.by_class.continue_from(&before.by_class);
             }
             anyhow::Ok(Arc::new(loaded))
         };
@@ -113,6 +115,7 @@ impl Service {
             results: results(&plan),
             meters: Meters::new(),
             totals: Arc::default(),
+            by_class: ByClass::new(&plan),
             rate_window: plan.rate_warning().map(|(monitor, _)| monitor.window()),
             planning: plan.planned_inputs().map(Planning::new),
             audience,

@@ -57,6 +57,9 @@ impl Service {
         let Resolution { request, outcome, misses_left } = *resolution;
         let token = request.token;
         self.totals.count(outcome);
+        if let Outcome::Missed(_) = outcome {
+            self.by_class.missed(request.class);
+        }
         match outcome {
             Outcome::Served => trace!(target: REQUEST, token, sequence = request.seq, misses_left, "result"),
             Outcome::Missed(reason) => {
@@ -68,12 +71,21 @@ impl Service {
             if let (Some(pipeline), Outcome::Served) = (&self.plan.pipeline, outcome) {
                 stage::assemble(pipeline, &mut slot);
             }
-            let &Origin { frame: id, stream, output: ref place, tells_skipped, unpromised, ref replies } =
-                slot.origin.as_ref()?;
+            let &Origin {
+                frame: id,
+                stream,
+                output: ref place,
+                tells_skipped,
+                tells_late,
+                unpromised,
+                ref replies,
+            } = slot.origin.as_ref()?;
             match outcome {
                 Outcome::Served => {
                     let queued_ns = slot.started_ns.saturating_sub(request.arrival.as_nanos());
-                    self.meters.answered(Span::from_nanos(queued_ns + slot.run_ns));
+                    let took = Span::from_nanos(queued_ns + slot.run_ns);
+                    self.meters.answered(took);
+                    let late = self.count_answer(request.class, (took, slot.due), slot.variant);
                     let head = ResultHead {
                         stream,
                         misses_left,
@@ -83,6 +95,7 @@ impl Service {
                         batch: slot.batch,
                         variant: slot.variant,
                         skipped: if tells_skipped { slot.skipped } else { 0 },
+                        late: late && tells_late,
                     };
                     self.answered[usize::from(slot.variant)].fetch_add(1, Ordering::Relaxed);
                     let output = match place {
@@ -102,6 +115,15 @@ impl Service {
         }
         // The count of requests without an answer goes down before the answer is sent: who waits for it may send anew.
         self.slots.put_back(token).map(|origin| Arc::clone(&origin.replies))
+    }
+
+    /// Counts an answer of a variant to a request of that class; whether it is late, and worth something all the same.
+    fn count_answer(&self, number: u8, times: (Span, Span), variant: u16) -> bool {
+        let Some(class) = self.plan.config.classes.get(usize::from(number)) else { return false };
+        // What is too late by its own time, and was in time for the scheduler, was so by less than it takes to tell.
+        let times = if class.decay.is_hard() { (times.0.min(times.1), times.1) } else { times };
+        let model = self.plan.variants.get(usize::from(variant)).map_or(&self.plan.spec, |v| &v.spec);
+        self.by_class.answered((class, number), times, class.worth(model))
     }
 
     /// Where that was seen, if at a stage or in another service of the device, whose batch is to blame; the device, if this one's is; the

@@ -90,7 +90,7 @@ impl crate::out::Replies for Client {
 }
 
 fn register(service: &Arc<Service>, name: &str) -> Result<Lease, RefusalCode> {
-    let outcome = Registry::register(service, &mut Effects::default(), (name, None), false);
+    let outcome = Registry::register(service, &mut Effects::default(), (name, None, None), false);
     outcome.expect("nobody takes over").map_err(|refusal| refusal.code)
 }
 
@@ -106,7 +106,8 @@ fn what_comes_after_a_service_was_closed_is_given_back_and_what_came_before_is_a
             slot.input = vec![0; 16];
             slot.origin = Some(Origin::new(Arc::clone(&client) as _, id, 1, None));
         }
-        (token, service.submit(&mut Effects::default(), &mut lease, token, Said::default()))
+        let meant = lease.meant(&service.plan.config, Said::default());
+        (token, service.submit(&mut Effects::default(), &mut lease, token, meant))
     };
     assert_eq!(submit(1).1, Ok(()));
     service.close();

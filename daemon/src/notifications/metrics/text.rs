@@ -210,6 +210,30 @@ pub(super) fn render(status: &Value) -> String {
             text.sample("weir_requests_total", &labels, number(count));
         }
     }
+    text.family("weir_class_requests_total", "counter", "Requests of a class that have ended, by how.");
+    for service in services() {
+        for class in list(&service["classes"]) {
+            let count = |field: &str| number(&class[field]);
+            let in_time = count("answered").zip(count("late")).map(|(answered, late)| answered - late);
+            for (outcome, count) in
+                [("in-time", in_time), ("late", count("late")), ("missed", count("missed"))]
+            {
+                let labels = [("service", name(service)), ("class", name(class)), ("outcome", outcome)];
+                text.sample("weir_class_requests_total", &labels, count);
+            }
+        }
+    }
+    text.family(
+        "weir_class_worth",
+        "gauge",
+        "What requests of a class were worth on average, a missed one nothing.",
+    );
+    for service in services() {
+        for class in list(&service["classes"]) {
+            let labels = [("service", name(service)), ("class", name(class))];
+            text.sample("weir_class_worth", &labels, number(&class["worth"]));
+        }
+    }
     for (metric, help, field, scale) in [
         ("weir_latency_seconds", "From arrival to the end of the batch, of answers.", "latency_ns", 1e-9),
         ("weir_batch_size", "Requests in a batch.", "batch_sizes", 1.0),
@@ -344,10 +368,15 @@ mod tests {
             "streams": [{ "name": "x\"\\\n", "arrived": 7, "misses_left": null, "jitter_seen_ns": 2_500_000, "missed": { "late": 1 },
                 "suspended": null }, { "name": "y", "suspended": { "cause": "arrival-excess" } }],
             "suspensions": { "sequence": 3, "streams": 1 },
+            "classes": [{ "name": "soft", "answered": 5, "late": 2, "missed": 1, "worth": 0.625 }, { "name": "new", "worth": null }],
         }, { "name": "alone", "device": null }]});
         let text = render(&status);
         for line in [
             "weir_clients 2",
+            "weir_class_requests_total{service=\"a\",class=\"soft\",outcome=\"in-time\"} 3",
+            "weir_class_requests_total{service=\"a\",class=\"soft\",outcome=\"late\"} 2",
+            "weir_class_requests_total{service=\"a\",class=\"soft\",outcome=\"missed\"} 1",
+            "weir_class_worth{service=\"a\",class=\"soft\"} 0.625",
             "weir_device{service=\"a\",device=\"core\"} 1",
             "weir_deadline_seconds{service=\"a\"} 0.05",
             "weir_arrived_total{service=\"a\",stream=\"x\\\"\\\\\\n\"} 7",

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use rt_core::{MissReason, Span};
 use weir_client::RefusalCode;
-use weir_client::wire::{DaemonFrame, RESULT_HEAD_LEN, WITHIN_VERSION};
+use weir_client::wire::{CLASS_VERSION, DaemonFrame, RESULT_HEAD_LEN, WITHIN_VERSION};
 
 use super::debt;
 use super::{DRAINING, Session};
 use weir_engine::packed_len;
 use weir_os::clock;
-use weir_serve::service::{Handed, Origin, Region, Said, wire_reason};
+use weir_serve::service::{Handed, Origin, Region, Said, unknown_class, wire_reason};
 
 /// The stream of a request, and what it says of itself.
 type From = (u32, Said);
@@ -65,6 +65,12 @@ impl Session<'_> {
             let text = format!("it was sent {ahead} from now, by CLOCK_MONOTONIC of this machine");
             return self.refuse(id, RefusalCode::SentInFuture, &text);
         }
+        // Whoever has taken over may have other ones.
+        lease.service();
+        if let Some(class) = said.class.filter(|class| lease.classes.find(Some(*class)).is_none()) {
+            let text = unknown_class(&lease.service().plan.config, &class.to_string());
+            return self.refuse(id, RefusalCode::UnknownClass, &text);
+        }
         if self.front.overview.served.is_draining() {
             return self.refuse(id, RefusalCode::Draining, DRAINING);
         }
@@ -78,6 +84,7 @@ impl Session<'_> {
             let mut origin =
                 Origin::new(Arc::clone(self.connection) as _, id, stream, output).unpromised(unpromised);
             origin.tells_skipped = self.version >= Some(WITHIN_VERSION);
+            origin.tells_late = self.version >= Some(CLASS_VERSION);
             lease.hand_in(&mut self.effects, (origin, said), fill)
         };
         match handed {

@@ -1,6 +1,7 @@
 //! A router of an experiment as it is written.
 
-use research::router::{Class, Decay, Load, Model, Setting, Training};
+use research::router::{Class, Load, Model, Setting, Training};
+use rt_core::Decay;
 use serde::Deserialize;
 
 use crate::experiment::value::Time;
@@ -17,8 +18,8 @@ pub(in crate::experiment) struct Raw {
     models: Vec<RawModel>,
     classes: Vec<RawClass>,
     /// What a late answer is worth.
-    #[serde(default)]
-    decay: RawDecay,
+    #[serde(default, with = "planner::DecayText")]
+    decay: Decay,
     /// The share of each class; the same of all if absent.
     pub(super) mix: Option<Vec<f64>>,
     /// From which part of a run on there are other shares, and those.
@@ -68,25 +69,6 @@ struct RawClass {
     accuracy: Vec<f64>,
 }
 
-/// See [`Decay`].
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-enum RawDecay {
-    #[default]
-    Hard,
-    #[serde(rename_all = "kebab-case")]
-    Linear {
-        per_ms: f64,
-        cutoff: f64,
-    },
-    #[serde(rename_all = "kebab-case")]
-    Step {
-        part: f64,
-        cutoff: f64,
-    },
-    Points(Vec<(f64, f64)>),
-}
-
 /// A rate that is drawn anew now and then; one of `requests` and `seconds`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -115,18 +97,12 @@ impl Raw {
             deadline_ms: ms(raw.deadline),
             accuracy: raw.accuracy.clone(),
         };
-        let decay = match self.decay.clone() {
-            RawDecay::Hard => Decay::Hard,
-            RawDecay::Linear { per_ms, cutoff } => Decay::Linear { per_ms, cutoff },
-            RawDecay::Step { part, cutoff } => Decay::Step { part, cutoff },
-            RawDecay::Points(points) => Decay::Points(points),
-        };
         Setting {
             workers: self.workers,
             tokens: self.tokens,
             models: self.models.iter().map(model).collect(),
             classes: self.classes.iter().map(class).collect(),
-            decay,
+            decay: self.decay.clone(),
         }
     }
 }

@@ -120,7 +120,7 @@ impl<'a> Caller<'a> {
         self.sent[stream] += 1;
         self.requests.push((member, false));
         self.note(Entry::Arrives(stream));
-        let arrival = Arrival { stream: id, token, at: self.at() };
+        let arrival = Arrival::new(id, token, self.at());
         let refused = self.device.handle_arrival(self.at(), service, arrival);
         assert!(!refused.is_some_and(|r| r.request.mandatory), "{refused:?}");
         self.settle();

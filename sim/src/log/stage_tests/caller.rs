@@ -214,7 +214,7 @@ pub(super) fn played(problem: &PipelineProblem, late: bool, dice: &mut Dice) -> 
             caller.sources.push(Member { stream, seq: sent[stream] });
             sent[stream] += 1;
             caller.note(Entry::Arrives(stream));
-            let refused = caller.scheduler.handle_arrival(at, Arrival { stream: ids[stream], token, at });
+            let refused = caller.scheduler.handle_arrival(at, Arrival::new(ids[stream], token, at));
             assert!(!refused.is_some_and(|end| end.request.mandatory), "{refused:?}");
             caller.happened();
         }

@@ -54,5 +54,5 @@ fn plan(service: &ServicePlan, inputs: Inputs) -> Result<load::Plan> {
     let constraints = stream.spec.constraints().as_slice().to_vec();
     let phase =
         Phase { name: THROUGHOUT, schedule: Schedule::constant(rate)?, end: End::After(AT_MOST), of: None };
-    Ok(load::Plan { registration, constraints, inputs, phases: vec![phase] })
+    Ok(load::Plan { registration, constraints, inputs, phases: vec![phase], classes: load::Classes::Own })
 }

@@ -75,5 +75,11 @@ fn load(service: &ServicePlan, scenes: Scenes, seconds: f64) -> Result<load::Pla
     let builder = Registration::builder(&config.name, "camera").arrivals(declaration(rate, jitter));
     let registration = demand(builder, &config.constraints).build()?;
     let constraints = config.constraints.clone();
-    Ok(load::Plan { registration, constraints, inputs: Inputs::scenes(scenes), phases: phases? })
+    Ok(load::Plan {
+        registration,
+        constraints,
+        inputs: Inputs::scenes(scenes),
+        phases: phases?,
+        classes: load::Classes::Own,
+    })
 }

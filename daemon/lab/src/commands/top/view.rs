@@ -210,6 +210,10 @@ fn counters(service: &Service) -> Vec<Line<'_>> {
         Line::from(format!("answers  {}", list(shares))),
         Line::from(format!("missed   {}", list(missed))),
     ];
+    lines.extend(service.classes.iter().map(|class| {
+        let worth = class.worth.map_or_else(|| "-".to_owned(), |worth| format!("{worth:.3}"));
+        Line::from(format!("{:<8} worth {worth}, {} late, {} missed", class.name, class.late, class.missed))
+    }));
     lines.extend(service.kinds.iter().map(|kind| {
         let (alive, all) = (kind.workers_alive, kind.workers);
         let line = Line::from(format!("{:<8} {alive} of {all} alive, on {}", kind.name, kind.engine));

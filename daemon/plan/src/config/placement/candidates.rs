@@ -218,7 +218,10 @@ impl Check<'_> {
                     let reason = "no [[placement.class]] has this name";
                     return Err(self.refuse(&format!("{at}.times"), &format!("{name:?}"), reason));
                 };
-                Ok((class, self.simulated_model(&format!("{at}.times.{name}"), times, Some(model.accuracy))?))
+                Ok((
+                    class,
+                    self.simulated_model(&format!("{at}.times.{name}"), None, times, Some(model.accuracy))?,
+                ))
             });
             Ok((model.accuracy, all(on)?))
         };

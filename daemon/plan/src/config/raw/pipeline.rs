@@ -34,6 +34,7 @@ pub(in crate::config) struct Pipeline {
     background: Option<Value>,
     best_effort: Option<Value>,
     batch: Option<Value>,
+    class: Option<Value>,
     cores: Option<Value>,
     device: Option<Value>,
     dispatch: Option<Value>,
@@ -83,6 +84,7 @@ pub(in crate::config) struct Stage {
     answer: Option<Value>,
     background: Option<Value>,
     best_effort: Option<Value>,
+    class: Option<Value>,
     constraints: Option<Value>,
     deadline: Option<Value>,
     device: Option<Value>,
@@ -124,6 +126,7 @@ impl Default for Pipeline {
             background: None,
             best_effort: None,
             batch: None,
+            class: None,
             cores: None,
             device: None,
             dispatch: None,
@@ -169,6 +172,7 @@ impl Default for Stage {
             answer: None,
             background: None,
             best_effort: None,
+            class: None,
             constraints: None,
             deadline: None,
             device: None,
@@ -202,8 +206,11 @@ pub(in crate::config) type Refusal<'a> = (&'static str, &'a Value, &'static str)
 impl Pipeline {
     /// What is said that no pipeline has.
     pub(in crate::config) fn refused(&self) -> impl Iterator<Item = Refusal<'_>> {
-        let Self { background, best_effort, device, dispatch, optimise, select, stalls, weights, .. } = self;
-        let never = never([background, best_effort, device, dispatch, optimise, select, stalls, weights]);
+        let Self {
+            background, best_effort, class, device, dispatch, optimise, select, stalls, weights, ..
+        } = self;
+        let never =
+            never([background, best_effort, class, device, dispatch, optimise, select, stalls, weights]);
         let of_stages = [
             ("batch", &self.batch),
             ("cores", &self.cores),
@@ -240,8 +247,11 @@ impl Pipeline {
 impl Stage {
     /// What is said that no stage has.
     pub(in crate::config) fn refused(&self) -> impl Iterator<Item = Refusal<'_>> {
-        let Self { background, best_effort, device, dispatch, optimise, select, stalls, weights, .. } = self;
-        let never = never([background, best_effort, device, dispatch, optimise, select, stalls, weights]);
+        let Self {
+            background, best_effort, class, device, dispatch, optimise, select, stalls, weights, ..
+        } = self;
+        let never =
+            never([background, best_effort, class, device, dispatch, optimise, select, stalls, weights]);
         let of_devices = [("turn", &self.turn), ("weight", &self.weight)];
         let of_all = [
             ("answer", &self.answer),
@@ -281,9 +291,18 @@ impl Stage {
 }
 
 /// What neither a pipeline nor a stage has, unless it says what is so anyway, in the order of the names.
-fn never(fields: [&Option<Value>; 8]) -> impl Iterator<Item = Refusal<'_>> {
-    let names =
-        ["background", "best-effort", "device", "dispatch", "optimise", "select", "stalls", "weights"];
+fn never(fields: [&Option<Value>; 9]) -> impl Iterator<Item = Refusal<'_>> {
+    let names = [
+        "background",
+        "best-effort",
+        "class",
+        "device",
+        "dispatch",
+        "optimise",
+        "select",
+        "stalls",
+        "weights",
+    ];
     let so_anyway = |name: &str, value: &Value| match name {
         "background" => *value == Value::Boolean(true),
         "best-effort" => value.as_str() == Some("refuse-early"),

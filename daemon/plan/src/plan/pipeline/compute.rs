@@ -293,7 +293,7 @@ impl<'a> Question<'a> {
 
     /// That the promise to a reserved stream cannot be kept.
     fn refused(&self, stream: usize, error: &PipelineError) -> PlanError {
-        let ReservedStream { name, spec } = &self.config.reserved[stream];
+        let ReservedStream { name, spec, .. } = &self.config.reserved[stream];
         PlanError::Reserved {
             service: self.config.name.clone(),
             stream: name.clone(),

@@ -59,7 +59,7 @@ fn what_is_written_is_read_to_the_bit() {
     let mut made = plan.selection_inputs(DEFAULT_MAX_MISS).learned(net).unwrap();
     let now = Instant::ZERO;
     for slack in (0..90).map(Span::from_millis) {
-        let batch = BatchView { now, size: 1, waiting: 3, slack };
+        let batch = BatchView::alike(now, 1, 3, slack);
         assert_eq!(read.wish(&batch), made.wish(&batch), "{slack}");
     }
     // The largest that `weir train` makes fits the file.

@@ -10,7 +10,7 @@ fn written(limit: u64, room: usize, bunches: &[&[(u64, &str)]]) -> String {
     writer.head();
     for bunch in bunches {
         for &(at, stream) in *bunch {
-            take_down(&notes, &shared, origin + Span::from_nanos(at), &stream.into(), None);
+            take_down(&notes, &shared, origin + Span::from_nanos(at), (&stream.into(), None), None);
         }
         while !writer.fetch() {}
     }
@@ -26,6 +26,19 @@ fn arrivals_are_written_in_order_with_their_names() {
 }
 
 #[test]
+fn where_there_are_classes_that_of_each_request_is_written() {
+    let config = RecordConfig { path: "a".into(), limit: 9 };
+    let (notes, shared, mut writer) = open("service s".into(), &config, Vec::new(), 20);
+    let stream: Arc<str> = "cam".into();
+    for class in [Some("clean"), None, Some("a, b")] {
+        let class = class.map(Arc::from);
+        take_down(&notes, &shared, writer.origin, (&stream, class.as_ref()), None);
+    }
+    writer.finish();
+    assert_eq!(String::from_utf8_lossy(&writer.out), "0,cam,clean\n0,cam\n0,cam,\"a, b\"\n");
+}
+
+#[test]
 fn what_finds_no_room_is_counted_where_it_is_missing() {
     let bunches: [&[_]; 3] = [&[(0, "a"), (1, "a"), (2, "a"), (3, "b")], &[(4, "a")], &[(5, "b")]];
     assert_eq!(written(10, 2, &bunches), "0,a\n1,a\n# 2 arrivals not recorded\n4,a\n5,b\n");
@@ -33,11 +46,11 @@ fn what_finds_no_room_is_counted_where_it_is_missing() {
     let (notes, shared, mut writer) =
         open("service s".into(), &RecordConfig { path: "a".into(), limit: 9 }, Vec::new(), 1);
     let origin = writer.origin;
-    take_down(&notes, &shared, origin, &"a".into(), None);
-    take_down(&notes, &shared, origin, &"b".into(), None);
+    take_down(&notes, &shared, origin, (&"a".into(), None), None);
+    take_down(&notes, &shared, origin, (&"b".into(), None), None);
     assert!(writer.notes.try_recv().is_ok());
-    take_down(&notes, &shared, origin, &"c".into(), None);
-    take_down(&notes, &shared, origin, &"d".into(), None);
+    take_down(&notes, &shared, origin, (&"c".into(), None), None);
+    take_down(&notes, &shared, origin, (&"d".into(), None), None);
     // As much as there is room for is fetched at a time, and in the end all.
     assert!(!writer.fetch());
     assert_eq!(writer.out, b"# 1 arrivals not recorded\n0,c\n");
@@ -57,7 +70,7 @@ fn a_file_goes_on_where_its_limit_is_raised() {
     let (notes, shared, mut writer) =
         open("service s".into(), &RecordConfig { path: "a".into(), limit: 1 }, Vec::new(), 10);
     for at in 0..4 {
-        take_down(&notes, &shared, writer.origin + Span::from_nanos(at), &"a".into(), None);
+        take_down(&notes, &shared, writer.origin + Span::from_nanos(at), (&"a".into(), None), None);
         writer.fetch();
         if at == 2 {
             shared.limit.store(9, Ordering::Relaxed);
@@ -81,7 +94,7 @@ fn a_file_that_takes_no_more_ends_the_recording_alone() {
     let config = RecordConfig { path: "a".into(), limit: 9 };
     let (notes, shared, mut writer) = open("service s".into(), &config, Nothing, 10);
     writer.head();
-    take_down(&notes, &shared, writer.origin, &"a".into(), None);
+    take_down(&notes, &shared, writer.origin, (&"a".into(), None), None);
     writer.fetch();
     assert!(writer.is_broken() && writer.untold == 1);
 }
@@ -95,13 +108,13 @@ fn starts_and_ends_are_written_among_the_arrivals() {
     let at = move |t| origin + Span::from_nanos(t);
     let recorder = Recorder { notes, shared, writer: std::thread::current() };
     let (front, rear): (Arc<str>, Arc<str>) = ("front".into(), "rear, left".into());
-    recorder.arrival(at(0), &front, Some((0, 7)));
-    recorder.arrival(at(1), &rear, Some((1, 7)));
+    recorder.arrival(at(0), (&front, None), Some((0, 7)));
+    recorder.arrival(at(1), (&rear, None), Some((1, 7)));
     recorder.start_of(at(1), (None, 0), Span::from_nanos(30), [(0, 7), (1, 7)].into_iter());
     let end_of = |t, worker| recorder.end_of(at(t), (None, worker));
     end_of(20, 0);
     // The token is used anew, and by another service of the device at once.
-    recorder.arrival(at(21), &front, Some((0, 7)));
+    recorder.arrival(at(21), (&front, None), Some((0, 7)));
     while !writer.fetch() {}
     recorder.start_of(at(21), (None, 1), Span::from_nanos(9), [(0, 7)].into_iter());
     // No room is left, and then nothing of it can be followed any more.
@@ -114,7 +127,7 @@ fn starts_and_ends_are_written_among_the_arrivals() {
     let ends: String = (0..6).map(|t| format!("# end,{},1\n", 30 + t)).collect();
     assert_eq!(text, format!("{batches}{after}{ends}# 1 starts and ends of batches not recorded\n"));
     // Beyond the limit of arrivals there is no end without its start.
-    recorder.arrival(at(50), &rear, Some((1, 1)));
+    recorder.arrival(at(50), (&rear, None), Some((1, 1)));
     end_of(51, 1);
     writer.finish();
     let text = String::from_utf8(writer.out).expect("UTF-8");
@@ -130,7 +143,7 @@ fn of_a_pipeline_it_is_written_what_results_became_at_which_stage() {
     let at = move |t| origin + Span::from_nanos(t);
     let recorder = Recorder { notes, shared, writer: std::thread::current() };
     let [cam, detect, read] = ["cam", "detect", "read"].map(Arc::<str>::from);
-    recorder.arrival(at(0), &cam, Some((0, 3)));
+    recorder.arrival(at(0), (&cam, None), Some((0, 3)));
     let of = |stage: &Arc<str>, worker| (Some(Arc::clone(stage)), worker);
     recorder.start_of(at(0), of(&detect, 0), Span::from_nanos(5), [(0, 3)].into_iter());
     recorder.became([((0, 3), Arc::clone(&read), 2)].into_iter());

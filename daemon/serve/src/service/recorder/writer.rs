@@ -109,9 +109,9 @@ impl<W: Write> Writer<W> {
         let mut all = false;
         for _ in 0..self.room {
             match self.notes.try_recv() {
-                Ok(Note::Arrival(lost, now, stream, ticket)) => {
+                Ok(Note::Arrival(lost, now, stream, class, ticket)) => {
                     self.miss(lost);
-                    self.arrival(now, stream, ticket);
+                    self.arrival(now, (stream, class), ticket);
                 }
                 Ok(Note::Declared(text)) if self.has_room() => self.line(format_args!("# stream {text}")),
                 Ok(Note::Declared(_)) => {}
@@ -173,11 +173,19 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    fn arrival(&mut self, now: Instant, stream: Arc<str>, ticket: Option<Ticket>) {
+    fn arrival(
+        &mut self,
+        now: Instant,
+        (stream, class): (Arc<str>, Option<Arc<str>>),
+        ticket: Option<Ticket>,
+    ) {
         if self.has_room() {
             self.gap();
             let time = now.since(self.origin).as_nanos();
-            self.line(format_args!("{time},{}", quoted(&stream)));
+            match class {
+                Some(class) => self.line(format_args!("{time},{},{}", quoted(&stream), quoted(&class))),
+                None => self.line(format_args!("{time},{}", quoted(&stream))),
+            }
             let sent = self.sent.entry(Arc::clone(&stream)).or_default();
             let seq = *sent;
             *sent += 1;

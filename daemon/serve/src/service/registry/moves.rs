@@ -167,7 +167,7 @@ impl Registry {
                 }
             }
         }
-        for ReservedStream { name, spec } in moves.added.drain(..) {
+        for ReservedStream { name, spec, .. } in moves.added.drain(..) {
             let view = Arc::new(StreamView::new(&name, &spec));
             match next.add_stream(now, spec.clone(), &view) {
                 Ok(id) => {
