@@ -427,3 +427,56 @@ fn what_promises_fall_back_on_is_kept() {
     );
     assert!(tally.weaker > 1_000 && tally.missed > 100 && tally.came > 20 && tally.waited > 20, "{tally:?}");
 }
+
+/// Two workers of 2 ns, of which one is enough for a stream of one request in 8 ns, none to be missed; all well for 1000 ns ends it.
+fn two() -> (Harness, StreamId) {
+    let config = config(&[2], 1, 2, 8, Dispatch::Eager);
+    let mut harness = Harness::new(config.clone(), |_, bound| bound);
+    let spec = ladder((0, 1), (1, 8), &[]);
+    let id = harness.add(spec.clone());
+    harness.scheduler.set_fallbacks(Instant::ZERO, fallbacks(&config, [&spec]));
+    (harness, id)
+}
+
+#[test]
+fn a_warning_stays_until_all_has_been_well_for_long_enough_or_an_operator_clears_it() {
+    for clears in [false, true] {
+        let (mut harness, _) = two();
+        let severity = |harness: &Harness| harness.scheduler.safe_mode().severity();
+        harness.advance_to(10);
+        harness.lose(0);
+        assert_eq!(severity(&harness), Severity::Warning, "nothing ran or waited: in force at once");
+        harness.advance_to(5_000);
+        // What is missing is not over because somebody says so.
+        harness.scheduler.clear_safe_mode(Instant::from_nanos(5_000));
+        harness.settle();
+        assert_eq!(severity(&harness), Severity::Warning);
+        harness.ready(0);
+        harness.advance_to(5_500);
+        if clears {
+            harness.scheduler.clear_safe_mode(Instant::from_nanos(5_500));
+            harness.settle();
+        }
+        let over = [Severity::Warning, Severity::Normal][usize::from(clears)];
+        assert_eq!(severity(&harness), over);
+        harness.advance_to(6_000);
+        assert_eq!(severity(&harness), Severity::Normal);
+    }
+}
+
+#[test]
+fn safe_mode_is_left_at_once_after_half_as_long_again_and_not_after_more() {
+    for (time, severity) in [(3, Severity::Warning), (4, Severity::Safe)] {
+        let (mut harness, id) = two();
+        harness.set_service(move |_, _| time);
+        harness.arrive(id);
+        harness.advance_to(4);
+        assert_eq!(harness.causes(), [(3, Cause::ServiceOverrun)]);
+        assert_eq!(harness.scheduler.safe_mode().severity(), severity, "{time}");
+        // Nothing else goes wrong, and then all is as it was.
+        harness.set_service(|_, bound| bound);
+        harness.advance_to(2_100);
+        assert_eq!(harness.scheduler.safe_mode().severity(), Severity::Normal);
+        assert_eq!(harness.scheduler.fallen(), None);
+    }
+}

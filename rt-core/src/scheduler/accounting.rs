@@ -74,6 +74,7 @@ impl Scheduler {
         self.note_left(now);
         self.tell(transition);
         self.clear_suspensions(now);
+        self.clear_fallback(now);
     }
 
     /// Announces no change of safe mode, and no suspension, before `until`, for maintenance; see

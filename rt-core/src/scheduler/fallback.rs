@@ -37,8 +37,8 @@ pub(super) struct Fallen {
     pub(super) tolerance: Span,
     /// What was wrong, and when.
     alarm: Alarm,
-    /// Since when nothing has been.
-    well: Option<Instant>,
+    /// When the first promises may stand again, if all is well until then; none if it is not now.
+    until: Option<Instant>,
     /// Safe mode has been left since.
     in_force: bool,
 }
@@ -85,7 +85,15 @@ impl Scheduler {
         let all = self.missing() == 0;
         let back = |fallen: &&mut Fallen| all && fallen.case == Case::WorkerLost;
         if let Some(fallen) = self.fallen.as_mut().filter(back) {
-            fallen.well = Some(now);
+            fallen.until = Some(now + self.config.safe_mode.hold.max(self.config.safe_mode.clean));
+            self.look_again(now);
+        }
+    }
+
+    /// By order of an operator the first promises stand again as soon as they may, if all is well.
+    pub(super) fn clear_fallback(&mut self, now: Instant) {
+        if let Some(until) = self.fallen.as_mut().and_then(|fallen| fallen.until.as_mut()) {
+            *until = now;
             self.look_again(now);
         }
     }
@@ -122,10 +130,9 @@ impl Scheduler {
 
     /// Has the first promises stand again if it is time and the instant is calm.
     pub(super) fn settle_fallback(&mut self, now: Instant) {
-        let Some(Fallen { well: Some(well), in_force: true, .. }) = self.fallen else { return };
-        let due = well + self.config.safe_mode.hold.max(self.config.safe_mode.clean);
-        if now < due {
-            self.look_again(due);
+        let Some(Fallen { until: Some(until), in_force: true, .. }) = self.fallen else { return };
+        if now < until {
+            self.look_again(until);
             return;
         }
         // Within the `P` that holds from then on.
@@ -221,7 +228,7 @@ impl Scheduler {
             self.pool.extend();
         }
         self.pool.set_slower(case == Case::LongerBatches);
-        self.fallen = Some(Fallen { case, level, tolerance, alarm, well: None, in_force: false });
+        self.fallen = Some(Fallen { case, level, tolerance, alarm, until: None, in_force: false });
         self.hold_streams(level, alarm);
         self.safe_mode.fall_back(alarm);
         true
@@ -250,7 +257,7 @@ impl Scheduler {
     fn keep_down(&mut self, now: Instant) {
         let slow = |fallen: &&mut Fallen| fallen.case == Case::LongerBatches;
         if let Some(fallen) = self.fallen.as_mut().filter(slow) {
-            fallen.well = Some(now);
+            fallen.until = Some(now + self.config.safe_mode.hold.max(self.config.safe_mode.clean));
             self.look_again(now);
         }
     }
