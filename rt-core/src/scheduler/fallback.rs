@@ -221,7 +221,9 @@ impl Scheduler {
             Case::WorkerLost => self.missing() == 1,
             Case::LongerBatches => self.missing() == 0 && self.fallen.is_none(),
         };
-        let Some(Fallback { level, tolerance, .. }) = self.fallback(case).filter(|_| is_so) else {
+        // What is latched ends by an operator's order alone.
+        let may = is_so && !self.config.safe_mode.latch;
+        let Some(Fallback { level, tolerance, .. }) = self.fallback(case).filter(|_| may) else {
             return false;
         };
         if case == Case::LongerBatches {
