@@ -152,6 +152,7 @@ impl ServicePlan {
             spec,
             variants: Vec::new(),
             selector: None,
+            network: None,
             profile_sha256: entry.digest(),
             entry: Some(entry.clone()),
             mismatches: Vec::new(),
