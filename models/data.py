@@ -26,6 +26,14 @@ class Corruption:
     noise: float = 0.11  # standard deviation
 
 
+# Classes of input: the held-out originals once more in each, and no variant was trained on one of these.
+INPUT_CLASSES: dict[str, Corruption] = {
+    "clean": Corruption(box=(0, 0), noise=0.02),
+    "noisy": Corruption(box=(0, 0), noise=0.2),
+    "occluded": Corruption(box=(9, 12)),
+}
+
+
 def corrupt(originals: np.ndarray, seed: list[int], how: Corruption = Corruption()) -> np.ndarray:
     """One corrupted u8 image (N x 28 x 28) of each original (N x 8 x 8, 0..1)."""
     rng = np.random.default_rng(seed)

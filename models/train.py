@@ -8,12 +8,14 @@ trained on the same corrupted handwritten digits and scored on the same held-out
     .venv/bin/python train.py                   # train all, write all files here
     .venv/bin/python train.py --out DIR         # the same, into DIR
     .venv/bin/python train.py --variants s,m    # train only these, take the others as they are
+    .venv/bin/python train.py --variants ""     # train none: write all else anew
     .venv/bin/python train.py --validate        # for tuning: train on three quarters of the
                                                 # training originals, score on the rest, leave
                                                 # the held-out split alone and write nothing
 
 Training sees fresh corruptions of its originals every epoch; the held-out originals (split off
-before anything is done to them, see data.py) are corrupted once, as u8, and committed.
+before anything is done to them, see data.py) are corrupted once, and once for each class of input,
+as u8, and committed.
 """
 
 import argparse
@@ -32,7 +34,7 @@ import onnxruntime as ort
 import optax
 from onnx import TensorProto, helper, numpy_helper
 
-from data import SEED, SIDE, corrupt, split_originals, write_idx
+from data import INPUT_CLASSES, SEED, SIDE, corrupt, split_originals, write_idx
 
 HERE = Path(__file__).resolve().parent
 CLASSES = 10
@@ -69,6 +71,14 @@ labels_sha256 = "{labels}"
 count = {count}
 origin = "UCI ML Optical Recognition of Handwritten Digits, test set, via scikit-learn load_digits"
 licence = "CC BY 4.0"
+
+# The same originals in the same order, so with the same labels, as requests of a class bring them.
+"""
+CLASS_ENTRY = """\
+[[heldout.class]]
+name = "{name}"
+images = "heldout-{name}.idx3-ubyte"
+images_sha256 = "{images}"
 """
 MODEL_ENTRY = """
 [[model]]
@@ -78,6 +88,7 @@ sha256 = "{sha256}"
 input = {{ name = "image", type = "f32", shape = [1, {side}, {side}] }}
 output = {{ name = "logits", type = "f32", shape = [{classes}] }}
 accuracy = {accuracy:.6f}
+accuracy_by_class = {{ {classes_of_input} }}
 parameters = {parameters}
 macs = {macs}
 """
@@ -85,8 +96,9 @@ macs = {macs}
 SCENES = "# Finds digits in larger pictures. Written by train_scenes.py"
 TABLE_START, TABLE_END = "<!-- table: written by train.py -->", "<!-- end of table -->"
 TABLE_HEAD = [
-    "| Variant | Layers | Held-out accuracy | Parameters | MACs | File, bytes |",
-    "|---|---|---:|---:|---:|---:|",
+    "| Variant | Layers | Held-out accuracy | " + " | ".join(INPUT_CLASSES)
+    + " | Parameters | MACs | File, bytes |",
+    "|---|---|---:|" + "---:|" * len(INPUT_CLASSES) + "---:|---:|---:|",
 ]
 
 
@@ -315,15 +327,17 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def describe(name: str, out: Path, accuracy: float) -> tuple[str, str]:
-    """A variant's entry in manifest.toml and its row in README.md."""
+def describe(name: str, out: Path, accuracy: float, of: dict[str, float]) -> tuple[str, str]:
+    """A variant's entry in manifest.toml and its row in README.md; `of` is its accuracy by class."""
     path = out / f"digits-{name}.onnx"
     sizes = [int(np.prod(w.dims)) for w in onnx.load(path).graph.initializer]
     macs = sum(op.macs for op in plan(VARIANTS[name]))
     entry = MODEL_ENTRY.format(name=name, sha256=sha256(path), side=SIDE, classes=CLASSES,
-                               accuracy=accuracy, parameters=sum(sizes), macs=macs)
-    row = (f"| digits-{name} | {VARIANTS[name]} | {accuracy:.4f} | {sum(sizes):,} | {macs:,} "
-           f"| {path.stat().st_size:,} |")
+                               accuracy=accuracy, parameters=sum(sizes), macs=macs,
+                               classes_of_input=", ".join(f"{k} = {a:.6f}" for k, a in of.items()))
+    by_class = " | ".join(f"{a:.4f}" for a in of.values())
+    row = (f"| digits-{name} | {VARIANTS[name]} | {accuracy:.4f} | {by_class} | {sum(sizes):,} "
+           f"| {macs:,} | {path.stat().st_size:,} |")
     return entry, row
 
 
@@ -333,7 +347,7 @@ def main() -> None:
     parser.add_argument("--validate", action="store_true", help="tune; write nothing")
     parser.add_argument("--out", type=Path, default=HERE, help="folder for the files")
     args = parser.parse_args()
-    chosen = args.variants.split(",")
+    chosen = args.variants.split(",") if args.variants else []
 
     train_x, train_y, score_x, score_y = split_originals(args.validate)
     if args.validate:
@@ -348,20 +362,29 @@ def main() -> None:
     images, labels = corrupt(score_x, [SEED, 0]), score_y
     write_idx(out / "heldout-images.idx3-ubyte", images)
     write_idx(out / "heldout-labels.idx1-ubyte", labels)
+    of_class = {k: corrupt(score_x, [SEED, 4, i], how)
+                for i, (k, how) in enumerate(INPUT_CLASSES.items())}
+    for kind, pictures in of_class.items():
+        write_idx(out / f"heldout-{kind}.idx3-ubyte", pictures)
     entries, rows = [], []
     for name in VARIANTS:
         path = out / f"digits-{name}.onnx"
         if name in chosen:
             path.write_bytes(export(name, *train(name, train_x, train_y)).SerializeToString())
-        accuracy, spent = score(onnx.load(path), images, labels)
-        print(f"{name:>3} held-out accuracy {accuracy:.4f}, {spent:.0f} us", flush=True)
-        entry, row = describe(name, out, accuracy)
+        model = onnx.load(path)
+        accuracy, spent = score(model, images, labels)
+        by_class = {kind: score(model, pictures, labels)[0] for kind, pictures in of_class.items()}
+        told = ", ".join(f"{kind} {part:.4f}" for kind, part in by_class.items())
+        print(f"{name:>3} held-out accuracy {accuracy:.4f} ({told}), {spent:.0f} us", flush=True)
+        entry, row = describe(name, out, accuracy, by_class)
         entries.append(entry)
         rows.append(row)
 
     head = MANIFEST_HEAD.format(count=len(images),
                                 images=sha256(out / "heldout-images.idx3-ubyte"),
                                 labels=sha256(out / "heldout-labels.idx1-ubyte"))
+    head += "\n".join(CLASS_ENTRY.format(name=kind, images=sha256(out / f"heldout-{kind}.idx3-ubyte"))
+                      for kind in INPUT_CLASSES)
     _, mark, scenes = (HERE / "manifest.toml").read_text().partition(SCENES)
     tail = "\n" + mark + scenes if mark else ""
     (out / "manifest.toml").write_text(head + "".join(entries) + tail)

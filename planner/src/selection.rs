@@ -3,17 +3,21 @@
 //! The scheduler decides on the batch, and the table on the variant. Tables are tried on the scheduler itself, in virtual
 //! time, and the best is taken. What a shield forbids is not in it.
 
+mod auto;
 mod error;
 mod missing;
 mod trial;
 
 use std::panic::resume_unwind;
 
-use rt_core::{LearnedScale, LoadMonitor, Net, SelectError, SelectTable, Selector, Span, Variant};
+use rt_core::{
+    ClassWorth, LearnedScale, LoadMonitor, Manner, Net, SelectError, SelectTable, Selector, Span, Variant,
+};
 
 use error::within;
 use trial::{Effort, Trial};
 
+pub use auto::{AUTO_PARTS, By, COMPARED_PARTS, Choice, Compared, auto_tables, choose_all};
 pub use error::SelectionError;
 pub use missing::{APART, MAX_PLANNED};
 
@@ -39,6 +43,17 @@ pub struct Inputs {
     pub batch: usize,
     /// The share of requests that may miss their deadlines, 0 to 1.
     pub max_miss: f64,
+    /// The classes that requests are of; none if they are all alike.
+    pub classes: Vec<Class>,
+}
+
+/// A class of requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// How many of all requests are of it, in parts of the sum of all classes.
+    pub share: f64,
+    /// What answers to them are worth.
+    pub worth: ClassWorth,
 }
 
 /// A table for one load, and what to expect there.
@@ -51,6 +66,8 @@ pub struct Planned {
     /// `wishes[n - 1][j]`: the variant for `n` requests in the batch and waiting, and a slack from `j` bins on; the
     /// last of either also for more.
     pub wishes: Vec<Vec<u8>>,
+    /// What the wishes mean.
+    pub manner: Manner,
     /// Of the table.
     pub expected: Expected,
     /// Of each variant, were it the only one; none if it cannot carry the load, or takes too long for one request.
@@ -60,18 +77,19 @@ pub struct Planned {
 /// What to expect in the long run: what became of 100,000 requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
-    /// The share of right answers among the requests that are answered in time; 0 if there are none.
+    /// The share of right answers among the requests that are answered in time; with classes, what such an answer is worth on
+    /// the whole. 0 if there are none.
     pub accuracy: f64,
     /// The share of requests that miss their deadlines.
     pub missed: f64,
 }
 
-/// The best tables found for `loads`, in requests a second and rising, each below what the base can carry.
+/// The best tables found for `loads`, in requests a second and rising, each below what the base can carry unless all may be missed.
 ///
 /// Requests come at random (Poisson). A table wishes for what is worth most at a price of worker time, which rises with
 /// what waits. Tables for many prices, and each variant alone, are tried on the same requests, on the scheduler that the
-/// daemon has, and the one with the most right answers is taken of those with at most `max_miss` missed, with what became
-/// of it there; if none has so few, the one that misses least.
+/// daemon has, each plain and [`Manner::Forming`], and the one with the most right answers is taken of those with at most
+/// `max_miss` missed, with what became of it there; if none has so few, the one that misses least.
 ///
 /// # Errors
 /// [`SelectionError`] for the first value that is outside its range.
@@ -91,24 +109,30 @@ fn plan_with(inputs: &Inputs, loads: &[f64], effort: Effort) -> Result<Vec<Plann
     if let Some(load) = loads.first().filter(|load| load.is_nan() || **load <= 0.0) {
         return Err(SelectionError::value("loads[0]", load, "must be above 0"));
     }
-    let most = inputs.capacity_per_s(0);
+    let most = if inputs.max_miss < 1.0 { inputs.capacity_per_s(0) } else { f64::INFINITY };
     if let Some((i, load)) = loads.iter().enumerate().find(|(_, load)| **load >= most) {
         let limit = format!("must be below {most}, what the base can carry");
         return Err(SelectionError::value(format!("loads[{i}]"), load, limit));
     }
-    // High loads take longest: each processor gets some of them.
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(loads.len());
-    let mut all: Vec<_> = std::thread::scope(|scope| {
+    in_parallel(loads, |&load| inputs.plan(load, effort))
+}
+
+/// What comes of each, in their order. The last ones take longest: each processor gets some of them.
+fn in_parallel<T: Sync, R: Send>(
+    all: &[T],
+    one: impl Fn(&T) -> Result<R, SelectionError> + Sync,
+) -> Result<Vec<R>, SelectionError> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(all.len());
+    let mut made: Vec<_> = std::thread::scope(|scope| {
+        let one = &one;
         let some = |first| {
-            move || {
-                (first..loads.len()).step_by(threads).map(|i| (i, inputs.plan(loads[i], effort))).collect()
-            }
+            move || (first..all.len()).step_by(threads).map(|i| (i, one(&all[i]))).collect::<Vec<_>>()
         };
-        let started: Vec<_> = (0..threads).map(|first| scope.spawn::<_, Vec<_>>(some(first))).collect();
+        let started: Vec<_> = (0..threads).map(|first| scope.spawn(some(first))).collect();
         started.into_iter().flat_map(|one| one.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
-    all.sort_by_key(|&(i, _)| i);
-    all.into_iter().map(|(_, planned)| planned).collect()
+    made.sort_by_key(|&(i, _)| i);
+    made.into_iter().map(|(_, made)| made).collect()
 }
 
 impl Planned {
@@ -118,7 +142,8 @@ impl Planned {
     /// If there are more wishes than a table may have.
     pub fn table(&self) -> Result<SelectTable, SelectError> {
         let bins = self.wishes.first().map_or(0, Vec::len);
-        SelectTable::new(self.rate_per_s, self.bin, bins, self.wishes.concat())
+        let table = SelectTable::new(self.rate_per_s, self.bin, bins, self.wishes.concat())?;
+        Ok(table.in_manner(self.manner))
     }
 
     /// The variant that is best alone, if at most `max_miss` may miss, and what to expect of it.
@@ -130,7 +155,7 @@ impl Planned {
 }
 
 impl Expected {
-    /// The share of requests that are answered in time and right.
+    /// The share of requests that are answered in time and right; with classes, what a request is worth on the whole.
     #[must_use]
     pub fn right(&self) -> f64 {
         self.accuracy * (1.0 - self.missed)
@@ -162,7 +187,13 @@ impl Inputs {
     /// What a network that selects is shown parts of: a full batch, the whole latency, what the base can carry.
     #[must_use]
     pub fn scale(&self) -> LearnedScale {
-        LearnedScale { requests: self.batch, slack: self.latency, rate_per_s: self.capacity_per_s(0) }
+        LearnedScale {
+            requests: self.batch,
+            slack: self.latency,
+            rate_per_s: self.capacity_per_s(0),
+            workers: self.workers,
+            classes: self.classes.len(),
+        }
     }
 
     /// Who asks `net`, which was trained for these inputs.
@@ -179,6 +210,19 @@ impl Inputs {
     /// Variants that no selector has.
     pub fn accurate(&self) -> Result<Selector, SelectError> {
         Ok(Selector::greedy(self.variants.clone())?.sparing(self.capacity_per_s(0)))
+    }
+
+    /// What an answer of a variant in time is worth to a request, on the whole.
+    ///
+    /// # Panics
+    /// If there is no such variant.
+    #[must_use]
+    pub fn worth(&self, variant: usize) -> f64 {
+        if self.classes.is_empty() {
+            return self.variants[variant].accuracy;
+        }
+        let all: f64 = self.classes.iter().map(|class| class.share).sum();
+        self.classes.iter().map(|class| class.share * class.worth.worth[variant]).sum::<f64>() / all
     }
 
     /// Whether tables can be planned at all.
@@ -199,6 +243,12 @@ impl Inputs {
         for (i, variant) in self.variants.iter().enumerate() {
             least = within(format!("variants[{i}].accuracy"), variant.accuracy, least, 1.0)?;
         }
+        for (i, class) in self.classes.iter().enumerate() {
+            let share = within(format!("classes[{i}].share"), class.share, 0.0, f64::MAX)?;
+            if share == 0.0 {
+                return Err(SelectionError::value(format!("classes[{i}].share"), share, "must be above 0"));
+            }
+        }
         // All else is checked where it is used.
         within("max_miss", self.max_miss, 0.0, 1.0)?;
         let shortest = self.variants[0].profile.bound(1).as_nanos().max(BINS as u64);
@@ -210,14 +260,16 @@ impl Inputs {
         let alone = |variant| (!self.is_hopeless(variant, load)).then(|| trial.alone(variant)).transpose();
         let alone = (0..self.variants.len()).map(alone).collect::<Result<Vec<_>, _>>()?;
         let able = (1..self.variants.len()).filter(|&variant| alone[variant].is_some());
-        let (wishes, expected) = trial.best(able.map(|variant| vec![vec![variant as u8; BINS]]))?;
-        Ok(Planned { rate_per_s: load, bin: self.bin(), wishes, expected, alone })
+        let (table, expected) = trial.best(able.map(|variant| vec![vec![variant as u8; BINS]]))?;
+        let (wishes, manner) = table;
+        Ok(Planned { rate_per_s: load, bin: self.bin(), wishes, manner, expected, alone })
     }
 
     /// Whether a variant cannot carry the load, or takes too long for one request; the base is never given up.
     fn is_hopeless(&self, variant: usize, load: f64) -> bool {
         let time = self.variants[variant].profile.bound(1);
-        variant > 0 && (load >= self.capacity_per_s(variant) || time > self.latency)
+        let kept = load * (1.0 - self.max_miss);
+        variant > 0 && (kept >= self.capacity_per_s(variant) || time > self.latency)
     }
 
     /// A request that has just come is, when it is looked at, no longer in the last interval of slack, which is that of

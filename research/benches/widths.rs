@@ -24,7 +24,7 @@ fn inputs() -> Inputs {
         Variant { accuracy, profile: LatencyProfile::new(&times).expect("times that rise") }
     });
     let (variants, latency) = (models.to_vec(), Span::from_millis(180));
-    Inputs { variants, latency, workers: 2, batch: 4, max_miss: DEFAULT_MAX_MISS }
+    Inputs { variants, latency, workers: 2, batch: 4, max_miss: DEFAULT_MAX_MISS, classes: Vec::new() }
 }
 
 /// The share of requests that are answered in time and right, in percent, over all loads.

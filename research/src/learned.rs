@@ -7,10 +7,10 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-use planner::selection::Inputs;
+use planner::selection::{Class, Inputs};
 use rt_core::{
-    Alarm, BatchView, Instant, LEARNED_INPUTS, LearnedScale, LoadMonitor, MAX_NET_WIDTH, Net, Outcome,
-    SelectError, Selector, StreamState, Transition, VariantSelector,
+    Alarm, BatchView, Instant, LearnedScale, LoadMonitor, MAX_CLASSES, MAX_NET_WIDTH, Net, Outcome,
+    SelectError, Selector, StreamState, Transition, Variant, VariantSelector,
 };
 use virtual_time::{Batch, Observer, Order, Poisson, Request, Scheduled, drive};
 
@@ -135,7 +135,7 @@ pub fn school<E: From<SelectError>>(
     watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Schooled, E> {
     let scale = inputs.scale();
-    let mut widths = vec![LEARNED_INPUTS];
+    let mut widths = vec![scale.count()];
     widths.extend(&schooling.hidden);
     widths.push(inputs.variants.len());
     // Before anything is made of them: widths that are absurd, and variants that no selector has.
@@ -147,7 +147,7 @@ pub fn school<E: From<SelectError>>(
     let mut dice = Poisson::new(1.0, schooling.seed);
     let mut brain = Brain::new(&widths, &mut dice);
     let mut target = brain.weights().to_vec();
-    let mut replay = Replay::new(LEARNED_INPUTS, REMEMBERED);
+    let mut replay = Replay::new(scale.count(), REMEMBERED);
     let mut progress = Progress { episodes: 0, right: None };
     // Without an episode it is what it was to begin with.
     let mut best = (Net::new(widths.clone(), brain.average())?, 0);
@@ -168,7 +168,7 @@ pub fn school<E: From<SelectError>>(
         let draw = dice.unit();
         let seed = (dice.unit() * 1e15) as u64;
         run(inputs, scheduled, course.episode(draw, schooling.requests, seed), (schooling.unit, Some(&log)));
-        let Log { seen, chosen, rewards } = std::mem::take(&mut *log.lock().expect("nobody panics"));
+        let Log { seen, chosen, rewards, .. } = std::mem::take(&mut *log.lock().expect("nobody panics"));
         replay.remember(&seen, &chosen, &rewards);
         let rate = schooling.learning_rate * libm::pow(0.1, done);
         // Where no decision has followed another yet there is nothing to learn from.
@@ -185,17 +185,12 @@ pub fn school<E: From<SelectError>>(
         let ends = watch(progress).is_break() || progress.episodes == schooling.episodes;
         if ends || progress.episodes.is_multiple_of(schooling.try_every) {
             let net = Net::new(widths.clone(), brain.average())?;
-            let mut lost = 0.0;
+            let mut worth = 0.0;
             for arrivals in &trials {
-                lost += run(
-                    inputs,
-                    build(inputs.learned(net.clone())?)?,
-                    arrivals.iter().copied(),
-                    (schooling.unit, None),
-                );
+                let scheduled = build(inputs.learned(net.clone())?)?;
+                worth += run(inputs, scheduled, arrivals.iter().copied(), (schooling.unit, None));
             }
-            let most = inputs.variants.last().map_or(1.0, |variant| variant.accuracy);
-            let right = most - lost / asked.max(1) as f64;
+            let right = worth / asked.max(1) as f64;
             if progress.right.is_none_or(|before| right > before) {
                 (best, progress.right, in_vain) = ((net, progress.episodes), Some(right), 0);
             } else if 2 * progress.episodes > schooling.episodes {
@@ -209,26 +204,18 @@ pub fn school<E: From<SelectError>>(
     Ok(Schooled { net: best.0, at: best.1, progress })
 }
 
-/// What all requests together were worth less than they could have been, in answers; told decision by decision too.
+/// What all requests together were worth, in right answers; what they lost is told decision by decision.
 fn run(
     inputs: &Inputs,
     mut scheduled: Scheduled,
     arrivals: impl IntoIterator<Item = Instant>,
     (unit, log): (f64, Option<&Mutex<Log>>),
 ) -> f64 {
-    let accuracies: Vec<f64> = inputs.variants.iter().map(|variant| variant.accuracy).collect();
-    let most = accuracies.last().copied().unwrap_or(1.0);
-    let mut heard = Heard {
-        lacks: accuracies.iter().map(|accuracy| most - accuracy).collect(),
-        most,
-        lost: 0.0,
-        unit,
-        log,
-    };
-    let arrivals = arrivals.into_iter().map(|at| (at, 0));
+    let mut heard = Heard { inputs, worth: 0.0, unit, log };
+    let arrivals = inputs.of_classes(arrivals);
     // They come in order.
     let _ = drive(&mut scheduled, arrivals, Order::Together, |_, _, bound| bound, &mut heard);
-    heard.lost
+    heard.worth
 }
 
 /// What was seen, chosen and won by each decision of an episode.
@@ -237,6 +224,8 @@ struct Log {
     seen: Vec<f32>,
     chosen: Vec<u8>,
     rewards: Vec<f32>,
+    /// How many of the last one's batch are of each class.
+    mix: [u8; MAX_CLASSES],
 }
 
 /// Wishes as its network does, or at random, and writes it down.
@@ -260,7 +249,8 @@ impl VariantSelector for Pupil {
             self.net.best(&inputs)
         };
         let mut log = self.log.lock().expect("nobody panics");
-        log.seen.extend(inputs);
+        log.seen.extend(&inputs[..self.scale.count()]);
+        log.mix = batch.classes;
         log.chosen.push(choice as u8);
         log.rewards.push(0.0);
         choice
@@ -275,39 +265,69 @@ impl VariantSelector for Pupil {
     }
 }
 
-/// Hears what a run loses.
+/// Hears what a run is worth.
 struct Heard<'a> {
-    /// Of each variant, against the most accurate.
-    lacks: Vec<f64>,
-    most: f64,
-    lost: f64,
+    inputs: &'a Inputs,
+    worth: f64,
     unit: f64,
     log: Option<&'a Mutex<Log>>,
 }
 
 impl Heard<'_> {
-    fn lose(&mut self, lost: f64) {
-        self.lost += lost;
-        if let Some(log) = self.log
-            && let Some(reward) = log.lock().expect("nobody panics").rewards.last_mut()
-        {
-            *reward -= (lost / self.unit) as f32;
+    /// Tells the last decision what was lost.
+    fn lose(&self, of: impl FnOnce(&Log) -> f64) {
+        if let Some(log) = self.log {
+            let mut log = log.lock().expect("nobody panics");
+            let lost = of(&log);
+            if let Some(reward) = log.rewards.last_mut() {
+                *reward -= (lost / self.unit) as f32;
+            }
+        }
+    }
+}
+
+/// What an answer in time with a variant is worth to a class, and the most that it could be; the only class is that of requests
+/// that are all alike.
+fn worths(inputs: &Inputs, class: usize, variant: usize) -> (f64, f64) {
+    match inputs.classes.get(class) {
+        Some(Class { worth, .. }) => (worth.worth[variant], worth.worth.iter().copied().fold(0.0, f64::max)),
+        None => {
+            let accuracy = |variant: Option<&Variant>| variant.map_or(1.0, |variant| variant.accuracy);
+            (accuracy(inputs.variants.get(variant)), accuracy(inputs.variants.last()))
         }
     }
 }
 
 impl Observer for Heard<'_> {
     fn request(&mut self, request: &Request) {
-        if request.outcome != Outcome::Served {
-            self.lose(self.most);
+        let (in_time, most) = worths(self.inputs, request.stream, request.variant);
+        if request.outcome == Outcome::Served {
+            let worth = self.inputs.worth_of(request);
+            self.worth += worth;
+            // What it lacks otherwise was told when its batch began.
+            if worth < in_time {
+                self.lose(|_| in_time - worth);
+            }
+        } else {
+            self.lose(|_| most);
         }
     }
 
     fn batch(&mut self, batch: &Batch) {
-        self.lose(self.lacks[batch.variant] * batch.size as f64);
+        let lack = |class| {
+            let (worth, most) = worths(self.inputs, class, batch.variant);
+            most - worth
+        };
+        self.lose(|log| match self.inputs.classes.len() {
+            0 => lack(0) * batch.size as f64,
+            classes => (0..classes).map(|class| f64::from(log.mix[class]) * lack(class)).sum(),
+        });
     }
 
     fn safe_mode(&mut self, _: Instant, _: Transition) {}
 
     fn suspension(&mut self, _: Instant, _: usize, _: StreamState, _: Option<Alarm>) {}
 }
+
+#[cfg(test)]
+mod tests;

@@ -112,7 +112,7 @@ fn select(c: &mut Criterion) {
         let weights = Net::weights_of(&widths).expect("few");
         let weights: Vec<f32> = (0..weights).map(|i| ((i * 7919) % 1001) as f32 / 5e3 - 0.1).collect();
         let net = Net::new(widths, weights).expect("valid");
-        let scale = LearnedScale { requests: 8, slack, rate_per_s: 1e6 };
+        let scale = LearnedScale { requests: 8, slack, rate_per_s: 1e6, workers: 8, classes: 0 };
         let mut learned = Selector::learned(variants, net, scale, LoadMonitor::default()).expect("valid");
         group.bench_function(name, |b| {
             b.iter(|| {

@@ -5,9 +5,9 @@ mod counting;
 use counting::allocations;
 use rt_core::{
     Action, Arrival, ArrivalBound, ArrivalCurve, Cause, ClassWorth, Constraint, ConstraintSet, Decay,
-    Dispatch, Event, Instant, LEARNED_INPUTS, LatencyProfile, LearnedScale, LoadMonitor, Net, Outcome, Ran,
-    SafeModeConfig, Scheduler, SchedulerConfig, SelectTable, SelectTables, Selector, Shield, Span, StreamId,
-    StreamSpec, Variant, Workers,
+    Dispatch, Event, Instant, LEARNED_INPUTS, LatencyProfile, LearnedScale, LoadMonitor, Manner, Net,
+    Outcome, Ran, SafeModeConfig, Scheduler, SchedulerConfig, SelectTable, SelectTables, Selector, Shield,
+    Span, StreamId, StreamSpec, Variant, Workers,
 };
 
 /// What was seen, in fixed space.
@@ -279,12 +279,17 @@ fn selecting_a_variant_allocates_nothing() {
     caller.scheduler.set_selector(Some(selector)).expect("made for it");
     let seen = caller.silently("selection", |c| c.load(P, 10_000));
     assert!(seen.served > 9_000, "{seen:?}");
+    let forming = SelectTable::constant(1).in_manner(Manner::Forming);
+    let forming = Selector::new(variants.clone(), [forming], LoadMonitor::default()).expect("valid");
+    let tables = caller.scheduler.selector().cloned();
+    caller.scheduler.set_selector(Some(forming)).expect("made for it");
+    let seen = caller.silently("batches that are formed for a variant", |c| c.load(P, 10_000));
+    assert!(seen.served > 3_000, "{seen:?}");
     let class =
         |worth: [f64; 2], decay| ClassWorth { worth: worth.into(), deadline: Span::from_nanos(9 * P), decay };
     let points = Decay::Points(vec![(0.5, 0.5), (1.0, 0.0)]);
     let classes = [class([0.9, 0.1], Decay::Hard), class([0.1, 0.9], points)];
     let classed = Selector::greedy(variants.clone()).expect("valid").for_classes(classes).expect("valid");
-    let tables = caller.scheduler.selector().cloned();
     caller.scheduler.set_selector(Some(classed)).expect("made for it");
     let seen = caller.silently("selection by class", |c| c.load(P, 10_000));
     assert!(seen.served > 9_000, "{seen:?}");
@@ -292,7 +297,13 @@ fn selecting_a_variant_allocates_nothing() {
     let weights: Vec<f32> =
         (0..Net::weights_of(&widths).expect("few")).map(|i| (i % 7) as f32 - 3.0).collect();
     let net = Net::new(widths, weights).expect("valid");
-    let scale = LearnedScale { requests: 8, slack: Span::from_nanos(40 * P), rate_per_s: 1e6 };
+    let scale = LearnedScale {
+        requests: 8,
+        slack: Span::from_nanos(40 * P),
+        rate_per_s: 1e6,
+        workers: 1,
+        classes: 0,
+    };
     let learned = Selector::learned(variants, net, scale, LoadMonitor::default()).expect("valid");
     caller.scheduler.set_selector(Some(learned)).expect("made for it");
     let seen = caller.silently("a network's selection", |c| c.load(P, 10_000));

@@ -8,7 +8,7 @@ use harness::{Dice, Harness, config};
 use proptest::prelude::*;
 use rt_core::{
     BatchView, Cause, ClassWorth, Decay, Dispatch, Instant, LEARNED_INPUTS, LatencyProfile, LearnedScale,
-    LoadMonitor, Net, Outcome, Scheduler, SelectError, SelectTable, SelectTables, Selector, Shield,
+    LoadMonitor, Manner, Net, Outcome, Scheduler, SelectError, SelectTable, SelectTables, Selector, Shield,
     StreamSpec, Variant, VariantSelector, Workers,
 };
 
@@ -44,7 +44,9 @@ fn tables(variants: usize, dice: &mut Dice) -> Vec<SelectTable> {
         rate += dice.within(1, 400) as f64 * 1e6;
         table(rate, variants, dice).0
     };
-    (0..count).map(&mut one).collect()
+    let manners = [Manner::Plain, Manner::Forming, Manner::Sparing];
+    let tables: Vec<_> = (0..count).map(&mut one).collect();
+    tables.into_iter().map(|table| table.in_manner(manners[dice.within(0, 2) as usize])).collect()
 }
 
 /// The same, and who reads them.
@@ -80,7 +82,8 @@ impl VariantSelector for Erratic {
 /// Asks a network of any shape with any weights, some of them as large as they may be.
 fn learned(setup: &Setup, dice: &mut Dice) -> Selector {
     let variants = variants(&setup.config.workers[0], dice);
-    let mut widths = vec![LEARNED_INPUTS];
+    let classes = 3 * dice.within(0, 1) as usize;
+    let mut widths = vec![LEARNED_INPUTS + classes];
     widths.extend((0..dice.within(0, 2)).map(|_| dice.within(1, 24) as usize));
     widths.push(variants.len());
     let weights: Vec<f32> = (0..Net::weights_of(&widths).expect("few"))
@@ -91,9 +94,18 @@ fn learned(setup: &Setup, dice: &mut Dice) -> Selector {
         requests: dice.within(1, 20) as usize,
         slack: ns(dice.within(1, 300)),
         rate_per_s: dice.within(1, 400) as f64 * 1e6,
+        workers: dice.within(1, 8) as usize,
+        classes,
     };
     let load = LoadMonitor::new(ns(dice.within(1, 300))).expect("valid");
-    let selector = Selector::learned(variants, net, scale, load).expect("valid");
+    let selector = match dice.within(0, 1) {
+        0 => Selector::learned(variants, net, scale, load).expect("valid"),
+        _ => {
+            let mut tables = tables(variants.len(), dice);
+            tables.push(SelectTable::constant(0).in_manner(Manner::Learned));
+            Selector::mixed(variants, tables, (net, scale), load).expect("valid")
+        }
+    };
     let selector = maybe_classed(selector, setup, dice);
     let capacity = setup.config.workers[0].capacity_per_s();
     if dice.within(0, 2) == 0 { selector.sparing(capacity) } else { selector }
@@ -334,6 +346,40 @@ fn a_batch_has_the_variant_that_its_own_mix_is_worth_most_with() {
     assert_eq!([&[0][..], &[1], &[2], &[0, 0, 1], &[0, 1, 1]].map(&mut chosen), [1, 2, 0, 1, 2]);
     // What is none of them counts as one of the first.
     assert_eq!([&[9][..], &[1, 2], &[1, 1, 1, 2]].map(&mut chosen), [1, 0, 0]);
+}
+
+/// One worker, at most three at once, in 25: 10 with the base, 20 with the other variant. The first of four that wait has 10 left.
+#[test]
+fn what_a_variant_is_too_late_for_is_left_out_of_a_batch_that_is_formed_for_it() {
+    let formed = |manner| {
+        let one = config(&[10], 1, 1, 25, Dispatch::Eager);
+        let profile = LatencyProfile::new(&[10; 3].map(ns)).expect("valid");
+        let workers = vec![Workers { count: 1, batch: 3, profile }];
+        let base = rt_core::SchedulerConfig { workers, ..one };
+        let better = LatencyProfile::new(&[20; 3].map(ns)).expect("valid");
+        let profiles = [base.workers[0].profile.clone(), better];
+        let variants = profiles.into_iter().zip([0.5, 0.7]);
+        let variants: Vec<_> = variants.map(|(profile, accuracy)| Variant { profile, accuracy }).collect();
+        let mut scheduler = Scheduler::new(base).expect("a configuration");
+        let shield = Shield::new(&scheduler.config().workers[0], ns(25), []).expect("in range");
+        scheduler.set_shield(Some(shield)).expect("made for it");
+        let table = SelectTable::constant(1).in_manner(manner);
+        let selector = Selector::new(variants, [table], LoadMonitor::default()).expect("valid");
+        scheduler.set_selector(Some(selector)).expect("made for it");
+        let at = |t| Instant::ZERO + ns(t);
+        let id = scheduler.add_stream(at(0), StreamSpec::best_effort()).expect("room");
+        for t in [0, 5, 15, 16, 17] {
+            assert_eq!(scheduler.handle_arrival(at(t), rt_core::Arrival::new(id, t, at(t))), None);
+            let started = matches!(scheduler.poll(at(t)), rt_core::Action::Start { worker: 0 });
+            assert_eq!((started, scheduler.variant(0)), (t == 0, 1));
+        }
+        scheduler.handle_completion(at(20), 0, rt_core::Ran::Done(ns(20)));
+        while let rt_core::Action::Resolve(_) = scheduler.poll(at(20)) {}
+        let taken: Vec<u64> = scheduler.batch(0).iter().map(|request| request.token).collect();
+        (taken, scheduler.variant(0))
+    };
+    assert_eq!(formed(Manner::Plain), (vec![5, 15, 16], 0), "the base alone is soon enough");
+    assert_eq!(formed(Manner::Forming), (vec![15, 16, 17], 1));
 }
 
 #[test]

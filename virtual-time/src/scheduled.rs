@@ -11,6 +11,8 @@ use crate::policy::{End, Policy, Step};
 pub struct Scheduled {
     scheduler: Scheduler,
     streams: Vec<StreamId>,
+    /// The class of each stream's requests; the first of those that are not listed.
+    by_stream: Vec<u8>,
     workers: usize,
     /// Of each request in order its class, and within what time its answer is wanted; none where they are all alike.
     classes: Vec<(u8, Span)>,
@@ -21,7 +23,14 @@ impl Scheduled {
     #[must_use]
     pub fn new(scheduler: Scheduler, streams: Vec<StreamId>) -> Self {
         let workers = scheduler.config().worker_count();
-        Self { scheduler, streams, workers, classes: Vec::new() }
+        let (by_stream, classes) = (Vec::new(), Vec::new());
+        Self { scheduler, streams, by_stream, workers, classes }
+    }
+
+    /// The same with requests of one class in each stream, in the order of these.
+    #[must_use]
+    pub fn of_class_by_stream(self, by_stream: Vec<u8>) -> Self {
+        Self { by_stream, ..self }
     }
 
     /// The same for requests of classes: of each that comes, in order, the number of its class and within what time its answer is
@@ -39,7 +48,8 @@ impl Policy for Scheduled {
 
     #[inline]
     fn arrive(&mut self, now: Instant, stream: usize, token: u64) -> Option<End> {
-        let arrival = Arrival::new(self.streams[stream], token, now);
+        let class = self.by_stream.get(stream).copied().unwrap_or(0);
+        let arrival = Arrival::new(self.streams[stream], token, now).of_class(class);
         let refused = match self.classes.get(token as usize) {
             None => self.scheduler.handle_arrival(now, arrival),
             Some(&(class, within)) => {

@@ -193,6 +193,7 @@ mod tests {
             states: Vec::new(),
             external: Vec::new(),
             accuracy: f64::NAN,
+            accuracy_by_class: Vec::new(),
         };
         for kind in [EngineKind::Tract, EngineKind::OrtCpu] {
             let backend = Backend { kind, ..Backend::TRACT };

@@ -21,6 +21,8 @@ pub(crate) use tensors::half;
 pub use fields::Problems;
 pub use heldout::{Heldout, argmax, measure_accuracy};
 
+/// What a name must be.
+const NAME: &str = "1 to 64 of a-z, 0-9, `-`, `_` and `.` are needed, a letter or digit first";
 /// The most models a manifest may list.
 pub const MAX_MODELS: usize = 64;
 /// A checked `manifest.toml`: its models and, if it names any, the held-out data their accuracy was measured
@@ -70,7 +72,19 @@ impl Manifest {
     /// Files that cannot be read, have another hash, are no IDX files, or do not hold `count` items.
     pub fn heldout(&self) -> Result<Option<Heldout>, ManifestError> {
         let folder = self.path.parent().unwrap_or(Path::new(""));
-        self.heldout.as_ref().map(|heldout| Heldout::load(folder, heldout)).transpose()
+        let load = |heldout: &HeldoutToml| Heldout::load(folder, &heldout.images, heldout);
+        self.heldout.as_ref().map(load).transpose()
+    }
+
+    /// The same for each class of requests that there are images of, by its name.
+    ///
+    /// # Errors
+    /// As [`Manifest::heldout`].
+    pub fn heldout_by_class(&self) -> Result<Vec<(&str, Heldout)>, ManifestError> {
+        let Some(heldout) = &self.heldout else { return Ok(Vec::new()) };
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let all = heldout.classes.iter();
+        all.map(|(name, images)| Ok((&**name, Heldout::load(folder, images, heldout)?))).collect()
     }
 
     /// Checks the text of the manifest at `path`.
@@ -86,11 +100,7 @@ impl Manifest {
         let heldout = fields.optional("heldout");
         let heldout = heldout.and_then(|value| HeldoutToml::read(value, &mut problems));
         let listed = fields.optional("model");
-        let listed: Vec<_> = match listed.map(|value| (value, value.get_ref())) {
-            None => Vec::new(),
-            Some((_, DeValue::Array(models))) => models.iter().collect(),
-            Some((value, _)) => vec![value],
-        };
+        let listed: Vec<_> = listed.into_iter().flat_map(each).collect();
         fields.finish(&mut problems);
         if listed.is_empty() || listed.len() > MAX_MODELS {
             let found = listed.len();
@@ -146,32 +156,70 @@ pub fn lines(path: &Path, problems: &[(usize, String)]) -> String {
 
 #[derive(Debug, Clone, PartialEq)]
 struct HeldoutToml {
-    images: PathBuf,
-    labels: PathBuf,
-    images_sha256: String,
-    labels_sha256: String,
+    images: Named,
+    labels: Named,
     count: usize,
+    /// The images once more, as requests of each class bring them: with the same labels.
+    classes: Vec<(String, Named)>,
+}
+
+/// A file in the manifest's folder.
+#[derive(Debug, Clone, PartialEq)]
+struct Named {
+    file: PathBuf,
+    sha256: String,
 }
 
 impl HeldoutToml {
     fn read(value: &Spanned<DeValue<'_>>, problems: &mut Problems<'_>) -> Option<Self> {
         let mut fields = Fields::of("heldout", value, problems)?;
-        let images = path(&mut fields, "images", problems);
-        let labels = path(&mut fields, "labels", problems);
-        let images_sha256 = sha256(&mut fields, "images_sha256", problems);
-        let labels_sha256 = sha256(&mut fields, "labels_sha256", problems);
+        let images = Named::read(&mut fields, ["images", "images_sha256"], problems);
+        let labels = Named::read(&mut fields, ["labels", "labels_sha256"], problems);
         fields.required("count", problems);
         let count = fields.number("count", problems);
         // For people.
         fields.text("origin", problems);
         fields.text("licence", problems);
+        let mut classes = Vec::new();
+        for value in fields.optional("class").into_iter().flat_map(each) {
+            if let Some((name, images, at)) = Self::class(value, problems) {
+                if classes.iter().any(|(other, _)| *other == name) {
+                    problems.add(at, format!("heldout.class `{name}` is listed twice"));
+                }
+                classes.push((name, images));
+            }
+        }
         fields.finish(problems);
         if let Some((0, at)) = count {
             problems.refuse(at, "heldout.count", 0, "at least 1 is needed");
         }
         let count = usize::try_from(count?.0).ok()?;
-        let (images_sha256, labels_sha256) = (images_sha256?, labels_sha256?);
-        Some(Self { images: images?, labels: labels?, images_sha256, labels_sha256, count })
+        Some(Self { images: images?, labels: labels?, count, classes })
+    }
+
+    /// A class's name and images, and where it stands.
+    fn class(value: &Spanned<DeValue<'_>>, problems: &mut Problems<'_>) -> Option<(String, Named, usize)> {
+        let mut fields = Fields::of("heldout.class", value, problems)?;
+        let name = fields.text("name", problems);
+        let images = Named::read(&mut fields, ["images", "images_sha256"], problems);
+        fields.finish(problems);
+        let (name, at) = name?;
+        if !is_name(name) {
+            problems.refuse(at, "heldout.class.name", name, NAME);
+            return None;
+        }
+        Some((name.to_owned(), images?, at))
+    }
+}
+
+impl Named {
+    fn read(
+        fields: &mut Fields<'_, '_>,
+        [file, hash]: [&'static str; 2],
+        problems: &mut Problems<'_>,
+    ) -> Option<Self> {
+        let (file, sha256) = (path(fields, file, problems), sha256(fields, hash, problems));
+        Some(Self { file: file?, sha256: sha256? })
     }
 }
 
@@ -182,9 +230,8 @@ fn model(mut fields: Fields<'_, '_>, folder: &Path, problems: &mut Problems<'_>)
     // Tells several of one name apart: the whole name is `name@version`.
     let version = fields.number("version", problems);
     let name = name.and_then(|(name, at)| {
-        let rule = "1 to 64 of a-z, 0-9, `-`, `_` and `.` are needed, a letter or digit first";
         if !is_name(name) {
-            problems.refuse(at, "model.name", name, rule);
+            problems.refuse(at, "model.name", name, NAME);
             return None;
         }
         match version {
@@ -219,25 +266,17 @@ fn model(mut fields: Fields<'_, '_>, folder: &Path, problems: &mut Problems<'_>)
     {
         problems.add(*at, format!("{title}: output: only inputs can have a value"));
     }
-    let accuracy = fields.optional("accuracy").map(|value| (value, fields::real(value.get_ref())));
-    let accuracy = match accuracy {
+    let accuracy = match fields.optional("accuracy") {
         None => Some(f64::NAN),
-        Some((_, Some(accuracy))) if (0.0..=1.0).contains(&accuracy) => Some(accuracy),
-        Some((value, Some(accuracy))) => {
-            let field = format!("{title}: accuracy");
-            problems.refuse(
-                value.span().start,
-                &field,
-                accuracy,
-                "the limits are 0..=1; leave it out if it is unknown",
-            );
-            None
-        }
-        Some((value, None)) => {
-            fields.wrong_type("accuracy", value, "a number", problems);
-            None
-        }
+        Some(value) => share(&fields, "accuracy", value, problems),
     };
+    let by_class = fields.optional("accuracy_by_class");
+    let by_class = by_class.map_or(Some(Vec::new()), |value| {
+        let classes = Fields::of(&format!("{title}: accuracy_by_class"), value, problems)?;
+        let class =
+            |(name, value): (&str, _)| Some((name.to_owned(), share(&classes, name, value, problems)?));
+        classes.all().map(class).collect()
+    });
     // For people.
     fields.number("parameters", problems);
     fields.number("macs", problems);
@@ -246,11 +285,50 @@ fn model(mut fields: Fields<'_, '_>, folder: &Path, problems: &mut Problems<'_>)
     let states = states::pair(&title, (&mut inputs, inputs_at), (&mut outputs, outputs_at), problems)?;
     let Tensors { tensors: inputs, constants, .. } = inputs;
     let (outputs, path) = (outputs.tensors, if described { file? } else { folder.join(file?) });
-    let (mut sha256, external, accuracy) = (hash?, external?, accuracy?);
+    let (mut sha256, external, accuracy, accuracy_by_class) = (hash?, external?, accuracy?, by_class?);
     if described {
         sha256 = sha256_hex(format!("{:?}", (&inputs, &outputs, &constants)).as_bytes());
     }
-    Some(ModelSpec { name: name?, path, sha256, inputs, outputs, states, constants, external, accuracy })
+    let name = name?;
+    Some(ModelSpec {
+        name,
+        path,
+        sha256,
+        inputs,
+        outputs,
+        states,
+        constants,
+        external,
+        accuracy,
+        accuracy_by_class,
+    })
+}
+
+/// A share of right answers.
+fn share(
+    fields: &Fields<'_, '_>,
+    field: &str,
+    value: &Spanned<DeValue<'_>>,
+    problems: &mut Problems<'_>,
+) -> Option<f64> {
+    let Some(found) = fields::real(value.get_ref()) else {
+        fields.wrong_type(field, value, "a number", problems);
+        return None;
+    };
+    if (0.0..=1.0).contains(&found) {
+        return Some(found);
+    }
+    let (at, field) = (value.span().start, place(fields, field));
+    problems.refuse(at, &field, found, "the limits are 0..=1; leave it out if it is unknown");
+    None
+}
+
+/// What is listed, or the only one.
+fn each<'t, 'd>(value: &'t Spanned<DeValue<'d>>) -> Vec<&'t Spanned<DeValue<'d>>> {
+    match value.get_ref() {
+        DeValue::Array(all) => all.iter().collect(),
+        _ => vec![value],
+    }
 }
 
 /// The tensors of a side, those with a value apart, and where they stand.

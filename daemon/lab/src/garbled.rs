@@ -50,6 +50,7 @@ const WRONG: &[&str] = &[
 ];
 
 const SHIPPED: &[&str] = &[
+    include_str!("../../../config/classes.toml"),
     include_str!("../../../config/demo.toml"),
     include_str!("../../../config/digits.toml"),
     include_str!("../../../config/robot.toml"),
@@ -195,7 +196,7 @@ fn plan(config: &[u8], profile: &[u8]) -> Option<Plan> {
 /// A network for the service that is planned.
 fn weights() -> Vec<u8> {
     let plan = plan(PLANNED.as_bytes(), &profile()).unwrap();
-    let net = Net::new([LEARNED_INPUTS, 2, 2], [0.5; 16]).unwrap();
+    let net = Net::new([LEARNED_INPUTS, 2, 2], [0.5; 18]).unwrap();
     let folder = folder(&[]);
     let path = folder.path().join("weights");
     write_weights(&plan.services[0], &net, &path).unwrap();
@@ -219,7 +220,7 @@ fn what_is_garbled_is_read_as_long_as_it_is_whole() {
     assert!(read(&profile(), Profile::load).is_some());
     confirmed(&plan(PLANNED.as_bytes(), &profile()).unwrap()).unwrap();
     assert!(read(TABLES.as_bytes(), |path| check_tables(path, 3)).is_some());
-    assert!(read(&weights(), |path| check_weights(path, 2)).is_some());
+    assert!(read(&weights(), |path| check_weights(path, 2, 0)).is_some());
     assert!(read(TRACE.as_bytes(), Schedule::trace).is_some());
     assert!(inputs(PICTURES, LABELS).is_some());
 }
@@ -290,7 +291,7 @@ proptest! {
 
     #[test]
     fn weights_of_networks(file in garbled(Just(weights()))) {
-        if read(&file, |path| check_weights(path, 2)).is_some() {
+        if read(&file, |path| check_weights(path, 2, 0)).is_some() {
             let json = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
             prop_assert_eq!(json(&file), json(&weights()), "what is hashed is what is used");
         }

@@ -296,6 +296,7 @@ fn simulated(model: &SimulatedModel, input: usize, output: usize) -> ModelSpec {
         inputs: tensor("input", input),
         outputs: tensor("output", output),
         accuracy: model.accuracy.unwrap_or(f64::NAN),
+        accuracy_by_class: Vec::new(),
         constants: Vec::new(),
         states: Vec::new(),
         external: Vec::new(),

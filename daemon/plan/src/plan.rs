@@ -21,8 +21,8 @@ use std::sync::Arc;
 use planner::certificate::Contingency;
 use planner::certify::contingencies;
 use rt_core::{
-    Admission, ArrivalCurve, Fallbacks, LoadMonitor, Selector, Shield, ShieldError, Span, StreamSpec, System,
-    Workers,
+    Admission, ArrivalCurve, Fallbacks, LoadMonitor, Net, Selector, Shield, ShieldError, Span, StreamSpec,
+    System, Workers,
 };
 
 use crate::config::{Config, ServiceConfig, Tolerance};
@@ -41,8 +41,8 @@ pub use rate::{Counts, RatePlan};
 pub use select::{TableError, check_tables, inputs, inputs_sha256};
 pub use selection::{SelectionPlan, WriteError};
 pub use stalls::Stalls;
-pub use variants::VariantPlan;
 pub(crate) use variants::times_of;
+pub use variants::{Meanwhile, VariantPlan};
 pub use weights::{WeightsError, check_weights, write_weights};
 
 /// Who sends more than this part of the certified rate is warned.
@@ -72,6 +72,8 @@ pub struct ServicePlan {
     pub variants: Vec<VariantPlan>,
     /// Selects among the variants; absent if the base answers everything.
     pub selector: Option<Selector>,
+    /// The network that may select, where simulation says who does.
+    network: Option<Net>,
     /// The SHA-256 of the profile's entry, in hexadecimal.
     pub profile_sha256: String,
     /// What the profile says of the base; absent in a plan of what could be.
@@ -280,6 +282,7 @@ impl ServicePlan {
             otherwise: None,
             variants: Vec::new(),
             selector: None,
+            network: None,
             profile_sha256: profile_sha256.to_owned(),
             entry: None,
             mismatches: Vec::new(),

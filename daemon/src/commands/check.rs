@@ -35,8 +35,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 run_singly(service, variants)?.iter().for_each(|line| say!("{}: {line}", file.display()));
                 match &service.select {
                     Select::Table(path) => check_tables(path, variants.len())?,
-                    Select::Learned(path) => check_weights(path, variants.len())?,
-                    Select::Base | Select::Accurate | Select::Planned => {}
+                    Select::Learned(path) => check_weights(path, variants.len(), service.classes.len())?,
+                    Select::Auto(Some(path)) => check_weights(path, variants.len(), service.classes.len())?,
+                    Select::Base | Select::Accurate | Select::Planned | Select::Auto(None) => {}
                 }
             }
             for (service, specs) in config.services.iter().zip(&models).filter(|(s, _)| !s.stages.is_empty())

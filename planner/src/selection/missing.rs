@@ -26,7 +26,7 @@ impl Inputs {
         let at = planned.partition_point(|one| one.rate_per_s < load);
         let of = |one: &Planned| (one.rate_per_s, one.expected.right());
         let (below, best) = at.checked_sub(1).map_or_else(|| (0.0, self.best()), |i| of(&planned[i]));
-        let (above, worst) = planned.get(at).map_or_else(|| (capacity, self.variants[0].accuracy), of);
+        let (above, worst) = planned.get(at).map_or_else(|| (capacity, self.worth(0)), of);
         let near = (best - worst).abs() <= APART;
         let narrow = above - below < 1.5 * capacity / STEPS as f64;
         (!near && !narrow).then(|| below.midpoint(above))
@@ -35,7 +35,7 @@ impl Inputs {
     /// The accuracy of the best variant that has time for one request.
     fn best(&self) -> f64 {
         let most = self.longest();
-        let able = self.variants.iter().filter(|variant| variant.profile.bound(1) <= most);
-        able.map(|variant| variant.accuracy).fold(self.variants[0].accuracy, f64::max)
+        let able = (0..self.variants.len()).filter(|&v| self.variants[v].profile.bound(1) <= most);
+        able.map(|v| self.worth(v)).fold(self.worth(0), f64::max)
     }
 }

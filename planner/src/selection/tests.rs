@@ -1,6 +1,6 @@
 //! Selection against each variant alone, and the tables that come of it.
 
-use rt_core::{LatencyProfile, LoadMonitor, Selector, Span, Variant};
+use rt_core::{ClassWorth, Decay, LatencyProfile, LoadMonitor, Selector, Span, Variant};
 use virtual_time::Poisson;
 
 use super::*;
@@ -17,7 +17,14 @@ fn inputs(workers: usize) -> Inputs {
         variant(0.75, &[20.0, 26.0, 32.0, 38.0]),
         variant(0.9, &[40.0, 62.0]),
     ];
-    Inputs { variants, latency: Span::from_millis(100), workers, batch: 4, max_miss: 1e-3 }
+    Inputs {
+        variants,
+        latency: Span::from_millis(100),
+        workers,
+        batch: 4,
+        max_miss: 1e-3,
+        classes: Vec::new(),
+    }
 }
 
 const LOADS: [f64; 5] = [5.0, 20.0, 50.0, 100.0, 200.0];
@@ -82,7 +89,7 @@ fn what_is_expected_happens() {
     for (workers, load) in [(1, 30.0), (1, 120.0), (2, 60.0), (2, 240.0), (4, 480.0)] {
         let inputs = inputs(workers);
         let planned = &plan(&inputs, &[load]).expect("tables")[0];
-        let selector = inputs.by_wishes(&planned.wishes).expect("a table");
+        let selector = inputs.by_wishes(&(planned.wishes.clone(), planned.manner)).expect("a table");
         let arrivals = Poisson::new(planned.rate_per_s, 7).take(200_000);
         let Expected { accuracy, missed } = inputs.tried(selector, arrivals).expect("a scheduler");
         let Expected { accuracy: least, missed: most } = planned.expected;
@@ -162,4 +169,71 @@ fn every_refusal_names_field_value_and_limit() {
     );
     let short = refusal(&|i| i.latency = Span::from_millis(7), &[1.0]);
     assert_eq!(short, "latency in nanoseconds = 7000000: must be at least 8000000");
+}
+
+/// Chosen on other arrivals than it is compared on, and read by a rate that is measured over half a second.
+#[test]
+fn auto_is_worth_as_much_as_the_best_that_may_select_or_a_variant_alone() {
+    for workers in [2, 4] {
+        let inputs = inputs(workers);
+        let effort = Effort { rounds: [(2_000, 12), (6_000, 4)], last: 20_000 };
+        let chosen = AUTO_PARTS.iter().map(|&part| inputs.choose_with(part, None, effort));
+        let chosen = chosen.collect::<Result<Vec<_>, _>>().expect("in range");
+        assert!(chosen.iter().any(|choice| choice.by == By::Tables), "{chosen:?}");
+        let auto = inputs.auto(&chosen, None).expect("rates rise");
+        let base = Selector::new(inputs.variants.clone(), [], LoadMonitor::default()).expect("valid");
+        let others = [base, inputs.accurate().expect("valid")];
+        for one in inputs.compared(&others, &auto).expect("in range") {
+            assert!(one.lack() < 0.015, "{workers}, {}: {one:?}", one.part);
+        }
+    }
+}
+
+/// To one class the second variant is worth most, and to the other the third.
+fn classed() -> Inputs {
+    let class = |share, worth: [f64; 3]| Class {
+        share,
+        worth: ClassWorth { worth: worth.into(), deadline: Span::from_millis(100), decay: Decay::Hard },
+    };
+    Inputs { classes: vec![class(3.0, [0.6, 0.95, 0.7]), class(1.0, [0.2, 0.3, 0.9])], ..inputs(2) }
+}
+
+#[test]
+fn with_classes_the_worth_by_their_shares_is_planned_for() {
+    let inputs = classed();
+    let shares = (0.75 * 0.95 + 0.25 * 0.3, 0.75 * 0.7 + 0.25 * 0.9);
+    assert!((inputs.worth(1) - shares.0).abs() < 1e-12 && (inputs.worth(2) - shares.1).abs() < 1e-12);
+    let of = inputs.of_classes(Poisson::new(10.0, 1).take(20_000));
+    let first = of.filter(|&(_, class)| class == 0).count();
+    assert!((14_700..15_300).contains(&first), "{first}");
+    // With next to no load each batch has what its own mix is worth most with, and all are in time.
+    let calm = &plan(&inputs, &[2.0]).expect("a table")[0];
+    let most = 0.75 * 0.95 + 0.25 * 0.9;
+    assert!((calm.expected.right() - most).abs() < 0.01, "{:?}", calm.expected);
+    // No variant is worth as much to both.
+    let alone = calm.best_alone(inputs.max_miss).expect("three").1;
+    assert!(alone.right() < most - 0.1, "{alone:?}");
+}
+
+#[test]
+fn late_answers_of_a_soft_class_count_by_what_they_keep() {
+    let mut inputs = Inputs { variants: inputs(1).variants[..1].to_vec(), ..inputs(1) };
+    let worth = |decay| ClassWorth { worth: [0.6].into(), deadline: Span::from_nanos(1), decay };
+    let mut worth_of = |decay| {
+        inputs.classes = vec![Class { share: 1.0, worth: worth(decay) }];
+        let alone = inputs.accurate().expect("valid");
+        inputs.tried(alone, Poisson::new(5.0, 1).take(1_000)).expect("a scheduler").right()
+    };
+    assert_eq!(worth_of(Decay::Hard), 0.0);
+    // 8 ms late or more, at a deadline of a nanosecond: more than any part of that.
+    assert_eq!(worth_of(Decay::Step { part: 0.5, cutoff: 100.0 }), 0.0);
+    inputs.classes = vec![Class {
+        share: 1.0,
+        worth: ClassWorth {
+            deadline: Span::from_millis(5),
+            ..worth(Decay::Step { part: 0.5, cutoff: 10.0 })
+        },
+    }];
+    let found = inputs.tried(inputs.accurate().expect("valid"), Poisson::new(5.0, 1).take(1_000));
+    assert!((found.expect("a scheduler").right() - 0.3).abs() < 1e-9);
 }

@@ -1,12 +1,12 @@
 //! What becomes of a table is tried out on the daemon's scheduler, in virtual time; tables are made from prices.
 
 use rt_core::{
-    Alarm, Dispatch, Instant, LoadMonitor, Outcome, SafeModeConfig, Scheduler, SchedulerConfig, SelectError,
-    SelectTable, Selector, Shield, Span, StreamSpec, StreamState, Transition, Workers,
+    Alarm, Dispatch, Instant, LoadMonitor, Manner, Outcome, SafeModeConfig, Scheduler, SchedulerConfig,
+    SelectError, SelectTable, Selector, Shield, Span, StreamSpec, StreamState, Transition, Workers,
 };
 use virtual_time::{Batch, Observer, Order, Poisson, Request, Scheduled, drive};
 
-use super::{BINS, Expected, Inputs, SelectionError};
+use super::{BINS, Class, Expected, Inputs, SelectionError};
 
 /// Prices of worker time are tried from that at which a full batch of the base costs all that it can be worth, each
 /// this part of the one before.
@@ -17,11 +17,19 @@ const RISES: [f64; 6] = [0.0, 0.1, 0.3, 1.0, 3.0, 10.0];
 /// What a request missed beyond what may be costs in the search, in right answers.
 const MISS: f64 = 20.0;
 
+/// The seed of which class a request is of.
+const CLASSES: u64 = 0xc1a55;
 /// Requests that can wait: more than are in time at any load that the base carries.
 const QUEUE: usize = 1 << 14;
 
 /// Wishes by what waits and by slack, as [`super::Planned`] has them.
 type Wishes = Vec<Vec<u8>>;
+
+/// A table that is tried, and how batches are formed for it.
+type Table = (Wishes, Manner);
+
+/// How they are.
+const MANNERS: [Manner; 2] = [Manner::Plain, Manner::Forming];
 
 /// How many requests the tables are tried on, round by round, and how many tables stay after each but the last.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +62,7 @@ impl<'a> Trial<'a> {
     pub(super) fn best(
         &self,
         others: impl IntoIterator<Item = Wishes>,
-    ) -> Result<(Wishes, Expected), SelectionError> {
+    ) -> Result<(Table, Expected), SelectionError> {
         let most = self.inputs.max_miss;
         let scale = 1.0 / self.inputs.variants[0].profile.bound(self.inputs.batch).as_secs_f64();
         let prices = (0..STEPS).map(|step| scale * STEP.powi(step));
@@ -63,22 +71,24 @@ impl<'a> Trial<'a> {
         let mut tables: Vec<Wishes> = tables.collect();
         tables.sort_unstable();
         tables.dedup();
+        let in_manners = |wishes: Wishes| MANNERS.map(|manner| (wishes.clone(), manner));
+        let mut tables: Vec<Table> = tables.into_iter().flat_map(in_manners).collect();
         for (requests, stay) in self.effort.rounds {
-            let worth = |wishes: Wishes| {
-                let found = self.run(&wishes, requests)?;
-                Ok((found.right() - MISS * (found.missed - most).max(0.0), wishes))
+            let worth = |table: Table| {
+                let found = self.run(&table, requests)?;
+                Ok((found.right() - MISS * (found.missed - most).max(0.0), table))
             };
             let mut tried: Vec<_> = tables.into_iter().map(worth).collect::<Result<_, SelectionError>>()?;
             tried.sort_by(|a, b| b.0.total_cmp(&a.0));
             tried.truncate(stay);
-            tables = tried.into_iter().map(|(_, wishes)| wishes).collect();
+            tables = tried.into_iter().map(|(_, table)| table).collect();
         }
-        let base = vec![vec![0; BINS]];
+        let base = (vec![vec![0; BINS]], Manner::Plain);
         let mut best = (self.run(&base, self.effort.last)?, base);
-        for wishes in tables.into_iter().chain(others) {
-            let found = self.run(&wishes, self.effort.last)?;
+        for table in tables.into_iter().chain(others.into_iter().flat_map(in_manners)) {
+            let found = self.run(&table, self.effort.last)?;
             if found.betters(best.0, most) {
-                best = (found, wishes);
+                best = (found, table);
             }
         }
         Ok((best.1, best.0))
@@ -88,29 +98,29 @@ impl<'a> Trial<'a> {
     pub(super) fn alone(&self, variant: usize) -> Result<Expected, SelectionError> {
         let inputs = self.inputs.alone(variant);
         Trial { inputs: &inputs, arrivals: self.arrivals.clone(), effort: self.effort }
-            .run(&[vec![0]], self.effort.last)
+            .run(&(vec![vec![0]], Manner::Plain), self.effort.last)
     }
 
     /// What becomes of the first `count` requests at the scheduler, where nothing is promised.
-    fn run(&self, wishes: &[Vec<u8>], count: usize) -> Result<Expected, SelectionError> {
-        self.inputs.tried(self.inputs.by_wishes(wishes)?, self.arrivals.iter().take(count).copied())
+    fn run(&self, table: &Table, count: usize) -> Result<Expected, SelectionError> {
+        self.inputs.tried(self.inputs.by_wishes(table)?, self.arrivals.iter().take(count).copied())
     }
 }
 
 /// Counts what is answered in time, and right.
-struct Count {
-    accuracies: Vec<f64>,
+struct Count<'a> {
+    inputs: &'a Inputs,
     answered: u64,
     all: u64,
     right: f64,
 }
 
-impl Observer for Count {
+impl Observer for Count<'_> {
     fn request(&mut self, request: &Request) {
         self.all += 1;
         if request.outcome == Outcome::Served {
             self.answered += 1;
-            self.right += self.accuracies[request.variant];
+            self.right += self.inputs.worth_of(request);
         }
     }
 
@@ -132,15 +142,41 @@ impl Inputs {
         selector: Selector,
         arrivals: impl IntoIterator<Item = Instant>,
     ) -> Result<Expected, SelectionError> {
-        let accuracies = self.variants.iter().map(|variant| variant.accuracy).collect();
-        let mut count = Count { accuracies, answered: 0, all: 0, right: 0.0 };
-        let arrivals = arrivals.into_iter().map(|at| (at, 0));
+        let mut count = Count { inputs: self, answered: 0, all: 0, right: 0.0 };
+        let arrivals = self.of_classes(arrivals);
         // They come in order.
         let _ =
             drive(&mut self.scheduled(selector)?, arrivals, Order::Together, |_, _, bound| bound, &mut count);
         let Count { answered, all, right, .. } = count;
         let accuracy = if answered > 0 { right / answered as f64 } else { 0.0 };
         Ok(Expected { accuracy, missed: 1.0 - answered as f64 / all.max(1) as f64 })
+    }
+
+    /// The same arrivals, each of a class that is drawn by the shares, the same each time.
+    pub fn of_classes(
+        &self,
+        arrivals: impl IntoIterator<Item = Instant>,
+    ) -> impl Iterator<Item = (Instant, usize)> {
+        let mut dice = Poisson::new(1.0, CLASSES);
+        let all: f64 = self.classes.iter().map(|class| class.share).sum();
+        arrivals.into_iter().map(move |at| {
+            let mut left = if self.classes.len() > 1 { all * dice.unit() } else { 0.0 };
+            let drawn = self.classes.iter().position(|class| {
+                left -= class.share;
+                left <= 0.0
+            });
+            (at, drawn.unwrap_or(self.classes.len().saturating_sub(1)))
+        })
+    }
+
+    /// What an answered request was worth; its stream is its class.
+    #[must_use]
+    pub fn worth_of(&self, request: &Request) -> f64 {
+        let Some(Class { worth, .. }) = self.classes.get(request.stream) else {
+            return self.variants[request.variant].accuracy;
+        };
+        let took = request.ended.since(request.arrival);
+        worth.worth[request.variant] * worth.decay.part_of(took, worth.deadline)
     }
 
     /// The same with `variant` alone, which forms its own batches.
@@ -152,17 +188,21 @@ impl Inputs {
         let variants = vec![self.variants[variant].clone()];
         // A batch that is late by itself is none.
         let batch = variants[0].profile.largest_within(self.latency, self.batch).max(1);
-        Self { variants, batch, ..self.clone() }
+        let mut classes = self.classes.clone();
+        classes.iter_mut().for_each(|Class { worth, .. }| worth.worth = [worth.worth[variant]].into());
+        Self { variants, batch, classes, ..self.clone() }
     }
 
     /// Who reads a table of `wishes` at any load.
-    pub(super) fn by_wishes(&self, wishes: &[Vec<u8>]) -> Result<Selector, SelectError> {
+    pub(super) fn by_wishes(&self, (wishes, manner): &Table) -> Result<Selector, SelectError> {
         let bins = wishes.first().map_or(0, Vec::len);
         let table = SelectTable::new(f64::INFINITY, self.bin(), bins, wishes.concat())?;
+        let table = table.in_manner(*manner);
         Selector::new(self.variants.clone(), vec![table], LoadMonitor::default())
     }
 
-    /// The scheduler that `selector` selects for, before its first request, and one stream that is promised nothing.
+    /// The scheduler that `selector` selects for, before its first request, and one stream that is promised nothing; one for each
+    /// class where there are some.
     ///
     /// # Errors
     /// What the scheduler finds wrong with variants, workers or latency.
@@ -181,13 +221,23 @@ impl Inputs {
             background: true,
             spread: false,
             queue: QUEUE,
-            streams: 1,
+            streams: self.classes.len().max(1),
             safe_mode: SafeModeConfig { hold: second, clean: second, latch: false },
         })?;
-        let stream = scheduler.add_stream(Instant::ZERO, StreamSpec::best_effort())?;
+        let add = |_| scheduler.add_stream(Instant::ZERO, StreamSpec::best_effort());
+        let streams = (0..self.classes.len().max(1)).map(add).collect::<Result<Vec<_>, _>>()?;
         scheduler.set_shield(Some(shield))?;
-        scheduler.set_selector(Some(selector))?;
-        Ok(Scheduled::new(scheduler, vec![stream]))
+        scheduler.set_selector(Some(self.for_classes(selector)?))?;
+        Ok(Scheduled::new(scheduler, streams).of_class_by_stream((0..self.classes.len() as u8).collect()))
+    }
+
+    /// The same selector, for these classes.
+    ///
+    /// # Errors
+    /// Classes that none can have.
+    pub fn for_classes(&self, selector: Selector) -> Result<Selector, SelectError> {
+        let classes: Vec<_> = self.classes.iter().map(|class| class.worth.clone()).collect();
+        if classes.is_empty() { Ok(selector) } else { selector.for_classes(classes) }
     }
 
     /// Wishes for the variant whose right answers are worth most beyond its time, at `price` right answers for a
@@ -200,7 +250,7 @@ impl Inputs {
             let price = price * (1.0 + rise * behind);
             let worth = |v: usize| {
                 let Some(variant) = self.variants.get(v) else { return f64::NEG_INFINITY };
-                size as f64 * variant.accuracy - price * variant.profile.bound(size).as_secs_f64()
+                size as f64 * self.worth(v) - price * variant.profile.bound(size).as_secs_f64()
             };
             let able = (1..self.variants.len()).filter(|&v| self.fits(v, size, slack));
             able.fold(0, |best, v| if worth(v) > worth(best) { v } else { best }) as u8

@@ -27,6 +27,7 @@
 
 use super::Scheduler;
 use super::batch::View;
+use super::pool::Kind;
 use super::queue::{Classes, DEMOTED, MANDATORY, OPTIONAL};
 use super::types::{Action, Event, NEVER, Request, WorkerId};
 use crate::admission::Dispatch;
@@ -244,7 +245,8 @@ impl Scheduler {
         if self.shield.is_some() {
             self.look_for_lull();
         }
-        match self.first_in_line(now, worker).filter(|_| skip.is_none()) {
+        let variant = if skip.is_none() { self.formed_for(now, worker) } else { 0 };
+        match self.first_in_line(now, worker, variant).filter(|_| skip.is_none()) {
             Some((class, count)) => {
                 let batch = self.pool.batch_mut(worker);
                 self.waiting.take_first(class, count, |request| {
@@ -254,7 +256,7 @@ impl Scheduler {
                     batch.push(*request);
                 });
             }
-            None => self.choose(now, worker, skip.unwrap_or_default()),
+            None => self.choose(now, worker, skip.unwrap_or_default(), variant),
         }
         self.note_clear();
         if self.batch(worker).is_empty() {
@@ -309,8 +311,8 @@ impl Scheduler {
     /// come first, of the only class that waits or mandatory ones enough for a full batch, are all in time, and none of
     /// those left would be late for the next. It is what the planner would choose.
     #[inline]
-    fn first_in_line(&self, now: Instant, worker: WorkerId) -> Option<(usize, usize)> {
-        let (kind, most) = (self.pool.kind(worker), self.most(now, worker));
+    fn first_in_line(&self, now: Instant, worker: WorkerId, variant: usize) -> Option<(usize, usize)> {
+        let (kind, most) = self.formed_as(now, worker, variant);
         let (class, count, time) = match self.waiting.only_class() {
             Some(class) if class != MANDATORY => {
                 let all = self.waiting.len().min(most);
@@ -335,6 +337,16 @@ impl Scheduler {
         (plain && !(self.planner.spreads() && chosen())).then_some((class, count))
     }
 
+    /// What the batch of `worker` is formed as for a variant, and the most that it may hold.
+    #[inline]
+    fn formed_as(&self, now: Instant, worker: WorkerId, variant: usize) -> (&Kind, usize) {
+        let most = self.most(now, worker);
+        match self.selection.kind(variant) {
+            Some(kind) => (kind, most.min(kind.workers.profile.max_batch())),
+            None => (self.pool.kind(worker), most),
+        }
+    }
+
     /// Whether no batch is made smaller for a request that is nearly late. Behind a stall that constraints absorb, and in safe
     /// mode, batches must be full for what has piled up to be worked off: one small batch after the other may save each first
     /// request, and lose all others for ever. With workers of several kinds a quicker one may still be in time.
@@ -344,11 +356,12 @@ impl Scheduler {
 
     /// Has the planner choose the batch.
     #[inline(never)]
-    fn choose(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) {
-        let (closed, whole, most) = (!self.config.background, self.keeps_whole(), self.most(now, worker));
-        let apart = self.keeps_apart(now);
-        let view =
-            View { skip, closed, whole, apart, most, ..View::new(now, &self.pool, worker, &self.waiting) };
+    fn choose(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>, variant: usize) {
+        let (closed, whole, apart) = (!self.config.background, self.keeps_whole(), self.keeps_apart(now));
+        let (_, most) = self.formed_as(now, worker, variant);
+        let kind = self.selection.kind(variant).unwrap_or_else(|| self.pool.kind(worker));
+        let plain = View::new(now, &self.pool, worker, &self.waiting);
+        let view = View { kind, skip, closed, whole, apart, most, ..plain };
         self.planner.plan(&view);
         let (batch, given_up) = (self.pool.batch_mut(worker), &mut self.given_up);
         self.planner.carry_out(

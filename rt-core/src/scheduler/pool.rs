@@ -86,6 +86,11 @@ impl Pool {
         self.workers.len()
     }
 
+    /// Those that are free.
+    pub(crate) fn free_count(&self) -> usize {
+        self.free
+    }
+
     /// Those not lost.
     pub(crate) fn alive(&self) -> usize {
         self.workers.len() - self.lost

@@ -198,6 +198,7 @@ impl Scheduler {
     pub(super) fn may_prolong(&self, now: Instant) -> bool {
         !self.awaited
             && !self.waits_for_calm()
+            && self.fallen.is_none()
             && !self.safe_mode.severity().is_suspended()
             && self.pool.is_on_time(now)
     }

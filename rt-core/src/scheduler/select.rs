@@ -1,20 +1,31 @@
 //! The variant of a batch that has just been formed: what the table wishes for, as far as the shield allows.
 
-use super::pool::State;
+use alloc::boxed::Box;
+
+use super::pool::{Kind, State};
 use super::queue::{DEMOTED, MANDATORY, OPTIONAL};
 use super::{Action, Scheduler, WorkerId};
-use crate::select::{BatchView, SelectError, SelectTables, Selector};
+use crate::select::{BatchView, SelectError, SelectTables, Selector, Variant};
 use crate::time::{Instant, Span};
+use crate::workers::Workers;
 
 /// Who selects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selection {
     selector: Option<Selector>,
+    /// By variant: what batches are formed as that are formed for it.
+    kinds: Box<[Kind]>,
 }
 
 impl Selection {
-    fn is_sparing(&self) -> bool {
-        self.selector.as_ref().is_some_and(Selector::is_sparing)
+    fn is_sparing(&mut self, now: Instant) -> bool {
+        self.selector.as_mut().is_some_and(|selector| selector.is_sparing(now))
+    }
+
+    /// What a batch is formed as that is formed for `variant`; `None` for the base.
+    #[inline]
+    pub(super) fn kind(&self, variant: usize) -> Option<&Kind> {
+        if variant == 0 { None } else { self.kinds.get(variant) }
     }
 
     /// A request came.
@@ -34,7 +45,7 @@ impl Scheduler {
     /// # Errors
     /// If variant 0 is not the one of the workers' profile, or the workers are of several kinds.
     pub fn set_selector(&mut self, selector: Option<Selector>) -> Result<(), SelectError> {
-        self.selection.selector = None;
+        self.selection = Selection::default();
         let Some(selector) = selector else { return Ok(()) };
         let Some(workers) = self.pool.only_kind() else {
             return Err(SelectError::Kinds { kinds: self.config.workers.len() });
@@ -42,7 +53,12 @@ impl Scheduler {
         if selector.variants()[0].profile != workers.profile {
             return Err(SelectError::Base);
         }
-        self.selection.selector = Some(selector);
+        let kind = |Variant { profile, .. }: &Variant| {
+            let (count, batch) = (workers.count, workers.batch.min(profile.max_batch()));
+            Kind::new(&Workers { count, batch, profile: profile.clone() }, 0)
+        };
+        let kinds = selector.variants().iter().map(kind).collect();
+        self.selection = Selection { selector: Some(selector), kinds };
         Ok(())
     }
 
@@ -82,6 +98,32 @@ impl Scheduler {
         }
     }
 
+    /// The variant that the batch which `worker` takes at `now` is formed for: the base, 0, unless nothing is promised for
+    /// anything that waits, a table wishes for another one so, and the shield lets that run for what is due last. No promise
+    /// rests on it: however it is formed, the batch takes the base no longer than a full one.
+    #[inline]
+    pub(super) fn formed_for(&mut self, now: Instant, worker: WorkerId) -> usize {
+        if self.selection.selector.is_none() { 0 } else { self.formed_for_wish(now, worker).unwrap_or(0) }
+    }
+
+    #[inline(never)]
+    fn formed_for_wish(&mut self, now: Instant, worker: WorkerId) -> Option<usize> {
+        let chosen_otherwise = self.planner.spreads() || !self.config.background || self.guest.is_some();
+        if chosen_otherwise || !self.waiting.class(MANDATORY).is_empty() || !self.may_prolong(now) {
+            return None;
+        }
+        let ends = [DEMOTED, OPTIONAL].map(|class| self.waiting.class(class));
+        let ends = ends.into_iter().filter_map(|queue| Some((queue.first()?, queue.get(queue.len() - 1)?)));
+        let ends = ends.map(|(first, last)| (first.deadline, last.deadline));
+        let (first, last) = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+        let [first, last] = [first, last].map(|due| (due - self.config.reserve()).since(now));
+        let size = self.waiting.len().min(self.pool.kind(worker).workers.batch);
+        let view = BatchView::alike(now, size, self.waiting.len() - size, first);
+        let wish = self.selection.selector.as_mut()?.forms(&view)?;
+        let least = self.selection.kind(wish)?.workers.profile.bound(1);
+        (self.longest_by(self.shield.as_ref()?, now, worker, last) >= least).then_some(wish)
+    }
+
     /// Has the variant selected for the batch that `worker` starts at `now`.
     pub(super) fn start(&mut self, now: Instant, worker: WorkerId) -> Action {
         if self.selection.selector.is_some() {
@@ -117,7 +159,7 @@ impl Scheduler {
             Some(shield) if self.may_prolong(now) => granted.max(self.longest_by(shield, now, worker, slack)),
             _ => granted,
         };
-        if self.selection.is_sparing() {
+        if self.selection.is_sparing(now) {
             longest = longest.min(self.sparing(now, worker));
         }
         self.take_variant(now, worker, (wish, size, granted), longest);
@@ -138,8 +180,9 @@ impl Scheduler {
         }
         let (size, waiting) = (self.batch(worker).len(), self.waiting());
         let granted = self.pool.time_granted(now, worker)?;
+        let free = self.pool.free_count();
         let selector = self.selection.selector.as_mut()?;
-        let mut view = BatchView::alike(now, size, waiting, slack);
+        let mut view = BatchView { free, ..BatchView::alike(now, size, waiting, slack) };
         if !selector.classes().is_empty() {
             view.classes = selector.mix(self.pool.batch(worker));
         }

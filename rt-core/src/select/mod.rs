@@ -25,9 +25,9 @@ use learned::LearnedRule;
 pub use learned::{LEARNED_INPUTS, LearnedScale};
 pub use load::LoadMonitor;
 pub use net::{MAX_NET_LAYERS, MAX_NET_WEIGHT, MAX_NET_WIDTH, Net};
-use rule::TableRule;
 pub use rule::{BatchView, Boxed, VariantSelector};
-pub use table::SelectTable;
+use rule::{MixedRule, TableRule};
+pub use table::{Manner, SelectTable};
 pub use tables::SelectTables;
 
 /// The share of what the base could answer that may come before a sparing selector leaves it all to the base.
@@ -185,6 +185,22 @@ impl Selector {
         Self::of(variants, TableRule { tables, load, last: 0 })
     }
 
+    /// Reads `tables` as [`Selector::new`], and asks `net` as [`Selector::learned`] where one is [`Manner::Learned`].
+    ///
+    /// # Errors
+    /// As these two.
+    pub fn mixed(
+        variants: impl Into<Box<[Variant]>>,
+        tables: impl Into<Box<[SelectTable]>>,
+        (net, scale): (Net, LearnedScale),
+        load: LoadMonitor,
+    ) -> Result<Self, SelectError> {
+        let variants = variants.into();
+        let learned = LearnedRule::new(net, scale, load.clone(), variants.len())?;
+        let tables = SelectTables::new(tables, variants.len())?;
+        Self::of(variants, MixedRule { tables: TableRule { tables, load, last: 0 }, learned })
+    }
+
     /// Asks `net`, which is shown a batch as parts of `scale` and has an output for each of `variants`, which rise in accuracy;
     /// the first is the base.
     ///
@@ -239,10 +255,17 @@ impl Selector {
         Self { sparing: Some(SPARE * capacity_per_s), ..self }
     }
 
-    /// Whether it is [`Selector::sparing`].
+    /// Whether what it wishes for at `now` is [`Selector::sparing`].
     #[must_use]
-    pub const fn is_sparing(&self) -> bool {
-        self.sparing.is_some()
+    pub fn is_sparing(&mut self, now: Instant) -> bool {
+        self.sparing.is_some() || self.rule.manner(now) == Manner::Sparing
+    }
+
+    /// The variant that a batch is formed for, if it is not the base; see [`Manner::Forming`].
+    #[inline]
+    pub(crate) fn forms(&mut self, batch: &BatchView) -> Option<usize> {
+        let forming = self.sparing.is_none() && self.rule.manner(batch.now) == Manner::Forming;
+        Some(self.rule.wish(batch)).filter(|&wish| forming && wish > 0)
     }
 
     /// The variants, by rising accuracy.

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-use super::{LoadMonitor, MAX_CLASSES, SelectTables};
+use super::{LearnedRule, LoadMonitor, MAX_CLASSES, Manner, SelectTable, SelectTables};
 use crate::time::{Instant, Span};
 
 /// What a rule is shown of a batch that is about to be started.
@@ -15,6 +15,8 @@ pub struct BatchView {
     pub size: usize,
     /// How many are left waiting.
     pub waiting: usize,
+    /// How many other workers are free.
+    pub free: usize,
     /// In what time the earliest of it is due, less the guard.
     pub slack: Span,
     /// How many of it are of each class; all of the first where there are none.
@@ -22,12 +24,12 @@ pub struct BatchView {
 }
 
 impl BatchView {
-    /// Of requests that are all of the first class.
+    /// Of requests that are all of the first class, where no other worker is free.
     #[must_use]
     pub const fn alike(now: Instant, size: usize, waiting: usize, slack: Span) -> Self {
         let mut classes = [0; MAX_CLASSES];
         classes[0] = size as u8;
-        Self { now, size, waiting, slack, classes }
+        Self { now, size, waiting, free: 0, slack, classes }
     }
 }
 
@@ -37,6 +39,11 @@ impl BatchView {
 pub trait VariantSelector: fmt::Debug + Send + Sync + Boxed {
     /// The variant it wishes for, at most: 0 is the base, and one that is not there counts as the last.
     fn wish(&mut self, batch: &BatchView) -> usize;
+
+    /// What its wish at `now` means.
+    fn manner(&mut self, _now: Instant) -> Manner {
+        Manner::Plain
+    }
 
     /// A request came.
     fn observe(&mut self, _now: Instant) {}
@@ -78,10 +85,21 @@ pub(super) struct TableRule {
     pub(super) last: usize,
 }
 
+impl TableRule {
+    /// The table that is read at `now`.
+    #[inline]
+    pub(super) fn table(&mut self, now: Instant) -> Option<&SelectTable> {
+        self.tables.at(&mut self.last, || self.load.rate_per_s(now))
+    }
+}
+
 impl VariantSelector for TableRule {
     fn wish(&mut self, batch: &BatchView) -> usize {
-        let table = self.tables.at(&mut self.last, || self.load.rate_per_s(batch.now));
-        table.map_or(0, |table| table.wish(batch.size + batch.waiting, batch.slack))
+        self.table(batch.now).map_or(0, |table| table.wish(batch.size + batch.waiting, batch.slack))
+    }
+
+    fn manner(&mut self, now: Instant) -> Manner {
+        self.table(now).map_or(Manner::Plain, SelectTable::manner)
     }
 
     fn observe(&mut self, now: Instant) {
@@ -98,5 +116,42 @@ impl VariantSelector for TableRule {
 
     fn tables_mut(&mut self) -> Option<&mut SelectTables> {
         Some(&mut self.tables)
+    }
+}
+
+/// Reads tables, and where one says so asks a network.
+#[derive(Clone, Debug)]
+pub(super) struct MixedRule {
+    pub(super) tables: TableRule,
+    pub(super) learned: LearnedRule,
+}
+
+impl VariantSelector for MixedRule {
+    fn wish(&mut self, batch: &BatchView) -> usize {
+        match self.manner(batch.now) {
+            Manner::Learned => self.learned.wish(batch),
+            _ => self.tables.wish(batch),
+        }
+    }
+
+    fn manner(&mut self, now: Instant) -> Manner {
+        self.tables.manner(now)
+    }
+
+    fn observe(&mut self, now: Instant) {
+        self.tables.observe(now);
+        self.learned.observe(now);
+    }
+
+    fn rate_per_s(&mut self, now: Instant) -> f64 {
+        self.tables.rate_per_s(now)
+    }
+
+    fn tables(&self) -> Option<&SelectTables> {
+        self.tables.tables()
+    }
+
+    fn tables_mut(&mut self) -> Option<&mut SelectTables> {
+        self.tables.tables_mut()
     }
 }

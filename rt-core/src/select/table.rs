@@ -8,6 +8,21 @@ use crate::time::{MAX_SPAN, Span};
 /// The most wishes of one table.
 const MAX_WISHES: u64 = 1 << 20;
 
+/// What a table's wish means for the batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Manner {
+    /// It was formed as the base answers it soonest; a variant that takes too long for the earliest of it is not taken.
+    #[default]
+    Plain,
+    /// Where nothing is promised for anything that waits, it is formed for the variant that is wished for: what that is too
+    /// late for is left out, as it would be if the variant were the base.
+    Forming,
+    /// As plain, and cut down as by [`Selector::sparing`](super::Selector::sparing).
+    Sparing,
+    /// The network is asked; see [`Selector::mixed`](super::Selector::mixed).
+    Learned,
+}
+
 /// Which variant to wish for, for one arrival rate: by the number of requests in the batch and waiting, and by the
 /// slack of the batch's earliest deadline.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +32,7 @@ pub struct SelectTable {
     bins: usize,
     rows: usize,
     wishes: Box<[u8]>,
+    manner: Manner,
 }
 
 impl SelectTable {
@@ -33,10 +49,6 @@ impl SelectTable {
         wishes: impl Into<Box<[u8]>>,
     ) -> Result<Self, SelectError> {
         let wishes = wishes.into();
-        // A NaN is not above 0 either.
-        if rate_per_s.is_nan() || rate_per_s <= 0.0 {
-            return Err(SelectError::Rate { rate: rate_per_s });
-        }
         range("bin in nanoseconds", bin.as_nanos(), 1, MAX_SPAN.as_nanos())?;
         range("number of wishes", wishes.len() as u64, 1, MAX_WISHES)?;
         range("bins", bins as u64, 1, wishes.len() as u64)?;
@@ -44,13 +56,38 @@ impl SelectTable {
             return Err(SelectError::Rows { wishes: wishes.len(), bins });
         }
         let rows = wishes.len() / bins;
-        Ok(Self { rate_per_s, bin, bins, rows, wishes })
+        Self { rate_per_s, bin, bins, rows, wishes, manner: Manner::Plain }.up_to(rate_per_s)
     }
 
     /// The same wish at any rate, for anything that waits. Allocates.
     #[must_use]
     pub fn constant(wish: u8) -> Self {
-        Self { rate_per_s: f64::INFINITY, bin: MAX_SPAN, bins: 1, rows: 1, wishes: Box::new([wish]) }
+        let (rate_per_s, wishes) = (f64::INFINITY, Box::new([wish]));
+        Self { rate_per_s, bin: MAX_SPAN, bins: 1, rows: 1, wishes, manner: Manner::Plain }
+    }
+
+    /// The same with another manner.
+    #[must_use]
+    pub fn in_manner(self, manner: Manner) -> Self {
+        Self { manner, ..self }
+    }
+
+    /// The same up to another rate, which is above 0 and may be infinite.
+    ///
+    /// # Errors
+    /// A rate that is not above 0.
+    pub fn up_to(self, rate_per_s: f64) -> Result<Self, SelectError> {
+        // A NaN is not above 0 either.
+        if rate_per_s.is_nan() || rate_per_s <= 0.0 {
+            return Err(SelectError::Rate { rate: rate_per_s });
+        }
+        Ok(Self { rate_per_s, ..self })
+    }
+
+    /// What its wishes mean.
+    #[must_use]
+    pub const fn manner(&self) -> Manner {
+        self.manner
     }
 
     /// The rate up to which it is read, in requests a second.

@@ -64,11 +64,13 @@ pub enum ServingKind {
     WeirAccurate,
     /// The daemon's scheduler with a network that was trained on it.
     WeirLearned,
+    /// The daemon's scheduler with whoever is worth most in simulation at the rate that comes, but for a network.
+    WeirAuto,
 }
 
 impl ServingKind {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Fastest,
         Self::MostAccurate,
         Self::Jellyfish,
@@ -79,6 +81,7 @@ impl ServingKind {
         Self::WeirTables,
         Self::WeirAccurate,
         Self::WeirLearned,
+        Self::WeirAuto,
     ];
 
     /// Its name.
@@ -95,6 +98,7 @@ impl ServingKind {
             Self::WeirTables => "weir-tables",
             Self::WeirAccurate => "weir-accurate",
             Self::WeirLearned => "weir-learned",
+            Self::WeirAuto => "weir-auto",
         }
     }
 }
@@ -158,6 +162,7 @@ impl Fleet {
             ServingKind::SharedQueue => Planned::Shared(self.shared(loads)?),
             ServingKind::WeirTables => Planned::Weir(Box::new(Scheduled::by_tables(self)?)),
             ServingKind::WeirAccurate => Planned::Weir(Box::new(Scheduled::accurate(self)?)),
+            ServingKind::WeirAuto => Planned::Weir(Box::new(Scheduled::auto(self)?)),
             ServingKind::WeirLearned => {
                 Planned::Weir(Box::new(Scheduled::learned(self, &Schooling::default())?))
             }

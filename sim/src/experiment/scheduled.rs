@@ -1,7 +1,7 @@
 //! The daemon's own scheduler on a fleet: no request is promised anything, so the shield only keeps deadlines.
 
 use planner::problem::raw as written;
-use planner::selection::{DEFAULT_MAX_MISS, Inputs, MAX_BATCH, plan};
+use planner::selection::{DEFAULT_MAX_MISS, Inputs, MAX_BATCH, choose_all, plan};
 use planner::{Number, Problem};
 use std::ops::ControlFlow;
 
@@ -47,6 +47,16 @@ impl Scheduled {
     pub(super) fn accurate(fleet: &Fleet) -> Result<Self, String> {
         let inputs = inputs(fleet)?;
         Self::new(&inputs, inputs.accurate().map_err(|error| error.to_string())?)
+    }
+
+    /// With whoever is worth most at the rate that comes: the base, tables, or the most accurate variant.
+    ///
+    /// # Errors
+    /// What the planner or the scheduler finds wrong with the models, as text.
+    pub(super) fn auto(fleet: &Fleet) -> Result<Self, String> {
+        let inputs = inputs(fleet)?;
+        let chosen = choose_all(&inputs, None).map_err(|error| error.to_string())?;
+        Self::new(&inputs, inputs.auto(&chosen, None).map_err(|error| error.to_string())?)
     }
 
     /// With a network that is trained on Poisson arrivals at all loads that the base carries.
@@ -109,12 +119,19 @@ fn inputs(fleet: &Fleet) -> Result<Inputs, String> {
     let base = &fleet.models[0].profile;
     let batch = base.largest_within(half, base.max_batch()).clamp(1, MAX_BATCH);
     let (variants, latency) = (fleet.models.clone(), fleet.deadline);
-    Ok(Inputs { variants, latency, workers: fleet.workers, batch, max_miss: DEFAULT_MAX_MISS })
+    Ok(Inputs {
+        variants,
+        latency,
+        workers: fleet.workers,
+        batch,
+        max_miss: DEFAULT_MAX_MISS,
+        classes: Vec::new(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use rt_core::{LatencyProfile, Outcome, SelectTable, Variant};
+    use rt_core::{LatencyProfile, Outcome, Variant};
 
     use super::*;
     use crate::process::Process;
@@ -130,10 +147,16 @@ mod tests {
         let variants = vec![model(0.6, 8, 4), model(0.75, 20, 9), model(0.85, 60, 30)];
         for (workers, load) in [(2, 100.0), (2, 250.0), (4, 500.0), (8, 1000.0)] {
             let (variants, latency) = (variants.clone(), Span::from_millis(100));
-            let inputs = Inputs { variants, latency, workers, batch: 8, max_miss: DEFAULT_MAX_MISS };
+            let inputs = Inputs {
+                variants,
+                latency,
+                workers,
+                batch: 8,
+                max_miss: DEFAULT_MAX_MISS,
+                classes: Vec::new(),
+            };
             let planned = &plan(&inputs, &[load]).expect("a table")[0];
-            let bins = planned.wishes[0].len();
-            let table = SelectTable::new(f64::INFINITY, planned.bin, bins, planned.wishes.concat());
+            let table = planned.table().and_then(|table| table.up_to(f64::INFINITY));
             let tables = [table.expect("its rows are whole")];
             let selector = Selector::new(inputs.variants.clone(), tables, LoadMonitor::default());
             let scheduled = Scheduled::new(&inputs, selector.expect("valid")).expect("a scheduler");

@@ -59,6 +59,13 @@ fn each_model_is_as_accurate_as_its_manifest_says() {
         let (found, told) = (found.expect("an accuracy"), told.expect("an accuracy"));
         assert!((found - told).abs() <= 5e-4, "{}: {found}, the manifest says {told}", model["name"]);
         accuracies.push(found);
+        let classes = model["classes"].as_object().expect("classes");
+        assert!(classes.keys().eq(["clean", "noisy", "occluded"]), "{classes:?}");
+        for (class, of) in classes {
+            let (found, told) = (of["accuracy"].as_f64(), of["manifest"].as_f64());
+            let apart = found.zip(told).map(|(found, told)| (found - told).abs());
+            assert!(apart.is_some_and(|apart| apart <= 5e-4), "{}, {class}: {of}", model["name"]);
+        }
     }
     assert_eq!(accuracies.len(), 6);
     assert!(accuracies.is_sorted(), "the cheapest comes first: {accuracies:?}");
@@ -110,7 +117,7 @@ fn a_model_file_that_is_not_the_one_profiled_is_refused_with_the_remedy() {
 
 #[test]
 fn held_out_data_that_was_changed_is_refused() {
-    for file in ["heldout-images.idx3-ubyte", "heldout-labels.idx1-ubyte"] {
+    for file in ["heldout-images.idx3-ubyte", "heldout-labels.idx1-ubyte", "heldout-noisy.idx3-ubyte"] {
         let copy = copied();
         tamper(&copy.path().join(file));
         let output = models(&copy.path().join("manifest.toml"));

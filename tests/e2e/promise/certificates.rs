@@ -376,7 +376,7 @@ fn arrivals_are_simulated_with_the_selection_of_a_configuration() {
         let more = ["--select", select];
         Command::new(weir()).args(arguments).args(more).output().expect("weir can be run")
     };
-    for mode in ["", "select = \"planned\"\n"] {
+    for mode in ["", "select = \"planned\"\n", "select = \"auto\"\n"] {
         desk.configure(place(mode));
         let output = simulate(&select);
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");

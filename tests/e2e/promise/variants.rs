@@ -238,6 +238,31 @@ fn tables_are_planned_for_the_load_that_comes() {
     assert_eq!((told, &daemon.status()["services"][0]["select"]), (1, &json!("planned")));
 }
 
+/// The plan says who is chosen and how that compares; before the daemon has chosen too, it is accurate.
+#[test]
+fn who_selects_is_chosen_by_simulation() {
+    let place = profiled(&config("select = \"auto\""));
+    let plan: Value = serde_json::from_str(&place.succeed(&["plan", "--json"])).expect("JSON");
+    let auto = &plan["services"][0]["selection"]["auto"];
+    let rate = |choice: &Value| choice["rate_per_s"].as_f64().expect("a rate");
+    let rates: Vec<_> = auto["up_to"].as_array().expect("choices").iter().map(rate).collect();
+    assert!(rates.len() == 12 && rates.is_sorted(), "{rates:?}");
+    for load in auto["compared"].as_array().expect("loads") {
+        let worth = |of: &Value| of["worth"].as_f64().expect("a share");
+        let [auto, alone] = [&load["auto"], &load["alone"]].map(worth);
+        let others = load["each"].as_object().expect("others").values().map(worth);
+        assert!(others.clone().count() == 3 && auto > alone - 0.02, "{load}");
+        assert!(others.into_iter().all(|other| auto > other - 0.02), "{load}");
+    }
+    let text = place.succeed(&["plan"]);
+    assert!(text.contains("select = \"auto\", SIMULATED") && text.contains("requests/s on: "), "{text}");
+    let daemon = place.serve();
+    let variants = lull(&daemon, 12);
+    assert!(held(&variants), "{variants:?}");
+    let service = &daemon.status()["services"][0];
+    assert_eq!((&service["select"], &service["planning"]["most_tables"]), (&json!("auto"), &json!(12)));
+}
+
 #[test]
 fn variants_that_make_no_sense_are_refused_by_name() {
     let complaint = |from: &str, to: &str| {

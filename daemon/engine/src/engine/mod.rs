@@ -274,6 +274,8 @@ pub struct ModelSpec {
     pub external: Vec<ExternalFile>,
     /// Share of right answers on held-out data, 0..=1; NaN where nobody has told it.
     pub accuracy: f64,
+    /// The same by class of requests, where that was measured.
+    pub accuracy_by_class: Vec<(String, f64)>,
 }
 
 /// An input that is the same in every request.
@@ -297,6 +299,11 @@ pub struct ExternalFile {
 }
 
 impl ModelSpec {
+    /// Share of right answers to requests of a class, if that was measured.
+    pub fn accuracy_of(&self, class: &str) -> Option<f64> {
+        self.accuracy_by_class.iter().find(|(name, _)| name == class).map(|&(_, accuracy)| accuracy)
+    }
+
     /// The tensors that a request brings.
     pub fn request(&self) -> &[TensorSpec] {
         &self.inputs[..self.inputs.len() - self.states.len()]

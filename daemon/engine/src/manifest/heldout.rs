@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{HeldoutToml, ManifestError};
+use super::{HeldoutToml, ManifestError, Named};
 use crate::engine::{DataType, ModelSpec, Runner, Side, TensorSpec, read_verified};
 use crate::idx::{self, Pictures};
 
@@ -45,15 +45,15 @@ impl Heldout {
         if found < expected { refuse(Side::Output, expected, found) } else { Ok(()) }
     }
 
-    pub(super) fn load(folder: &Path, toml: &HeldoutToml) -> Result<Self, ManifestError> {
-        let path = folder.join(&toml.images);
-        let bytes = read_verified(&path, &toml.images_sha256)?;
+    pub(super) fn load(folder: &Path, images: &Named, toml: &HeldoutToml) -> Result<Self, ManifestError> {
+        let path = folder.join(&images.file);
+        let bytes = read_verified(&path, &images.sha256)?;
         let images = Pictures::parse(&bytes).map_err(|e| misfit(&path, e.what, e.expected, e.found))?;
         let image_len = images.rows * images.columns;
         equal(&path, "the number of images", toml.count, images.count)?;
 
-        let path = folder.join(&toml.labels);
-        let label_bytes = read_verified(&path, &toml.labels_sha256)?;
+        let path = folder.join(&toml.labels.file);
+        let label_bytes = read_verified(&path, &toml.labels.sha256)?;
         let labels = idx::labels(&label_bytes).map_err(|e| misfit(&path, e.what, e.expected, e.found))?;
         equal(&path, "the number of labels", toml.count, labels.len())?;
         Ok(Self { images: images.iter().flatten().collect(), labels: labels.to_vec(), image_len })
@@ -118,13 +118,12 @@ mod tests {
         std::fs::write(dir.path().join("images"), images).unwrap();
         std::fs::write(dir.path().join("labels"), labels).unwrap();
         let toml = HeldoutToml {
-            images: "images".into(),
-            labels: "labels".into(),
-            images_sha256: sha256_hex(images),
-            labels_sha256: sha256_hex(labels),
+            images: Named { file: "images".into(), sha256: sha256_hex(images) },
+            labels: Named { file: "labels".into(), sha256: sha256_hex(labels) },
             count,
+            classes: Vec::new(),
         };
-        Heldout::load(dir.path(), &toml)
+        Heldout::load(dir.path(), &toml.images, &toml)
     }
 
     #[test]
@@ -165,11 +164,18 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/manifest.toml");
         let manifest = Manifest::load(&path).unwrap();
         let heldout = manifest.heldout().unwrap().unwrap();
+        let by_class = manifest.heldout_by_class().unwrap();
+        assert!(by_class.iter().map(|(name, _)| *name).eq(["clean", "noisy", "occluded"]));
+        let tolerance = 2.0 / heldout.count() as f64;
         for spec in manifest.models().iter().filter(|spec| heldout.check(spec).is_ok()) {
             let mut runner = load(Engine::Real { backend: &Backend::TRACT, modes: None }, spec, 1).unwrap();
             let accuracy = measure_accuracy(&mut *runner, spec, &heldout).unwrap();
-            let tolerance = 2.0 / heldout.count() as f64;
             assert!((accuracy - spec.accuracy).abs() <= tolerance, "{}: {accuracy}", spec.name);
+            for (class, images) in &by_class {
+                let accuracy = measure_accuracy(&mut *runner, spec, images).unwrap();
+                let told = spec.accuracy_of(class).unwrap();
+                assert!((accuracy - told).abs() <= tolerance, "{}, {class}: {accuracy}", spec.name);
+            }
         }
     }
 }

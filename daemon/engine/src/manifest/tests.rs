@@ -11,6 +11,7 @@ const DIGITS: &str = r#"
     input = { name = "image", type = "f32", shape = [1, 28, 28] }
     output = { name = "logits", type = "f32", shape = [10] }
     accuracy = 0.8123
+    accuracy_by_class = { night = 0.9 }
     parameters = 12345
     macs = 123456
 "#;
@@ -26,6 +27,7 @@ fn reads_what_is_declared() {
     assert_eq!(model.path, Path::new("/models/digits-xs.onnx"));
     assert_eq!((model.inputs[0].elements(), model.outputs[0].elements()), (784, 10));
     assert_eq!(model.accuracy, 0.8123);
+    assert_eq!((model.accuracy_of("night"), model.accuracy_of("day")), (Some(0.9), None));
     assert_eq!(manifest.heldout().unwrap(), None);
     assert_eq!(
         manifest.model("digits-xl").unwrap_err().to_string(),
@@ -38,6 +40,9 @@ fn values_outside_their_limits_are_refused_by_name() {
     for (from, to, message) in [
         ("0.8123", "1.5", "model digits-xs: accuracy: `1.5` is refused, the limits are 0..=1"),
         ("0.8123", "nan", "model digits-xs: accuracy: `NaN` is refused"),
+        ("0.9", "1.9", "model digits-xs: accuracy_by_class: night: `1.9` is refused, the limits are 0..=1"),
+        ("0.9", "\"0.9\"", "model digits-xs: accuracy_by_class: night: a number is needed, not this string"),
+        ("{ night = 0.9 }", "0.9", "model digits-xs: accuracy_by_class: a table is needed, not a float"),
         ("\"digits-xs.onnx\"", "\"/etc/x.onnx\"", "file: `/etc/x.onnx` is refused, a relative path"),
         ("\"digits-xs.onnx\"", "\"../x.onnx\"", "file: `../x.onnx` is refused"),
         ("\"digits-xs.onnx\"", "\"\"", "file: `` is refused"),
@@ -89,7 +94,7 @@ fn all_that_is_wrong_is_told_at_once_each_with_its_line() {
         "/models/manifest.toml:5: model digits-xs: sha256: `BA7816",
         "/models/manifest.toml:7: model digits-xs: output.shape: `[0]` is refused",
         "/models/manifest.toml:8: model digits-xs: accuracy: `1.5` is refused",
-        "/models/manifest.toml:10: model digits-xs: unknown field `magic`",
+        "/models/manifest.toml:11: model digits-xs: unknown field `magic`",
     ]) {
         assert!(line.starts_with(wanted), "{line}");
     }
@@ -97,9 +102,35 @@ fn all_that_is_wrong_is_told_at_once_each_with_its_line() {
 
 #[test]
 fn what_nobody_needs_may_be_left_out() {
-    let optional = ["accuracy = 0.8123", "parameters = 12345", "macs = 123456"];
+    let optional =
+        ["accuracy = 0.8123", "accuracy_by_class = { night = 0.9 }", "parameters = 12345", "macs = 123456"];
     let text = optional.iter().fold(DIGITS.to_owned(), |text, line| text.replacen(line, "", 1));
     assert!(parse(&text).unwrap().models()[0].accuracy.is_nan());
+}
+
+#[test]
+fn classes_of_held_out_images_are_read_and_refused_by_what_is_wrong() {
+    let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let class = |name: &str| {
+        format!("[[heldout.class]]\nname = \"{name}\"\nimages = \"{name}.idx\"\nimages_sha256 = \"{hash}\"\n")
+    };
+    let heldout = format!(
+        "[heldout]\nimages = \"i\"\nlabels = \"l\"\nimages_sha256 = \"{hash}\"\nlabels_sha256 = \"{hash}\"\n\
+         count = 2\norigin = \"o\"\nlicence = \"l\"\n"
+    );
+    let of = |classes: &str| parse(&format!("{heldout}{classes}{DIGITS}"));
+    let read = of(&(class("day") + &class("night"))).unwrap();
+    // The files are opened when they are asked for.
+    assert!(read.heldout_by_class().unwrap_err().to_string().contains("/models/day.idx"));
+    for (classes, message) in [
+        (class("day") + &class("day"), "heldout.class `day` is listed twice"),
+        (class("Day"), "heldout.class.name: `Day` is refused, 1 to 64 of a-z"),
+        (class("day").replace("images_sha256", "hash"), "heldout.class: missing field `images_sha256`"),
+        (class("day").replace("day.idx", "../day"), "`../day` is refused, a relative path"),
+    ] {
+        let told = of(&classes).unwrap_err().to_string();
+        assert!(told.contains(message), "{told}");
+    }
 }
 
 const VOICE: &str = r#"
@@ -229,7 +260,7 @@ fn the_number_of_models_is_limited_and_names_are_unique() {
         "/models/manifest.toml:1: [[model]]: 0 models are listed, the limits are 1..=64"
     );
     let twice = parse(&DIGITS.repeat(2)).unwrap_err();
-    assert_eq!(twice.to_string(), "/models/manifest.toml:12: model `digits-xs` is listed twice");
+    assert_eq!(twice.to_string(), "/models/manifest.toml:13: model `digits-xs` is listed twice");
     assert!(parse(&DIGITS.repeat(65)).unwrap_err().to_string().contains("65 models"));
 }
 

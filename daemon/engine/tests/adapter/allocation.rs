@@ -21,6 +21,7 @@ fn model(inputs: Vec<TensorSpec>, outputs: Vec<TensorSpec>) -> ModelSpec {
         constants: Vec::new(),
         external: Vec::new(),
         accuracy: f64::NAN,
+        accuracy_by_class: Vec::new(),
     }
 }
 

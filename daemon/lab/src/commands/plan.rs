@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 json["stalls"] = service.stalls().map_or(Value::Null, |stalls| stalls_json(&stalls));
                 json["selection"] = match selection {
                     None => Value::Null,
-                    Some(Ok(selection)) => selection::json(service, selection),
+                    Some(Ok(selection)) => with_auto(service, selection),
                     Some(Err(error)) => json!({ "error": error.to_string() }),
                 };
                 json
@@ -105,7 +105,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         for (service, selection) in all() {
             match selection {
                 None => {}
-                Some(Ok(selection)) => selection::print(service, selection),
+                Some(Ok(selection)) => {
+                    selection::print(service, selection);
+                    if let Some(auto) = selection::Auto::of(service, selection)? {
+                        auto.print(service);
+                    }
+                }
                 Some(Err(error)) => say!("{}: no tables can be made: {error}", service.config.name),
             }
         }
@@ -121,6 +126,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What selection is worth, and who selects where simulation says who does.
+fn with_auto(service: &ServicePlan, selection: &SelectionPlan) -> Value {
+    let mut json = selection::json(service, selection);
+    match selection::Auto::of(service, selection) {
+        Ok(None) => {}
+        Ok(Some(auto)) => json["auto"] = auto.json(service),
+        Err(error) => json["auto"] = json!({ "error": error.to_string() }),
+    }
+    json
 }
 
 /// The plan; tables that are about to be made need not be there.

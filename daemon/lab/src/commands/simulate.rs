@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use planner::Question;
-use planner::selection::DEFAULT_MAX_MISS;
+use planner::selection::{DEFAULT_MAX_MISS, choose_all};
 use rt_core::Selector;
 use sim::{Class, PolicyKind, Report, simulate, simulate_logged, simulate_pipeline, simulate_shared};
 
@@ -22,7 +22,7 @@ use gaps::Gaps;
 use tracing::warn;
 use weir_os::pipe::say;
 use weir_plan::config::{Config, RequestClass, Select};
-use weir_plan::plan::{Plan, SelectionPlan, ServicePlan};
+use weir_plan::plan::{Meanwhile, Plan, SelectionPlan, ServicePlan};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -126,11 +126,13 @@ fn selector(name: &str, config: &Path) -> Result<(Selector, Vec<Class>)> {
     let service = plan.services.swap_remove(place).by_bounds()?;
     if service.config.select == Select::Planned {
         let planned = SelectionPlan::compute(&service, DEFAULT_MAX_MISS)?.selector()?;
-        let worths = service.class_worths();
-        let planned = if worths.is_empty() { planned } else { planned.for_classes(worths)? };
         return Ok((planned, classes(&service)));
     }
     let classes = classes(&service);
+    if let Some(Meanwhile { inputs, auto: Some(net) }) = service.meanwhile() {
+        let chosen = choose_all(&inputs, net.as_ref())?;
+        return Ok((inputs.for_classes(inputs.auto(&chosen, net.as_ref())?)?, classes));
+    }
     let nothing = || format!("--select = {name}: nothing is selected there, the base answers alone");
     Ok((service.selector.with_context(nothing)?, classes))
 }

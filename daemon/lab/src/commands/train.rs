@@ -51,7 +51,10 @@ pub(crate) struct Args {
     /// Episodes of 3000 requests at most
     #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     episodes: u32,
-    /// Train no longer than this, but for an episode
+    /// Train so many, each with the next seed, and keep the one that does best where it is tried
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]
+    restarts: u8,
+    /// Train no longer than this in all, but for an episode of each
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
     limit: Duration,
     /// Where the weights go, for `weights` of the service
@@ -60,6 +63,15 @@ pub(crate) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// What came of it.
+struct Trained {
+    schooled: Schooled,
+    /// Of the one that was kept.
+    seed: u64,
+    /// Whether --limit cut any short.
+    cut: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
@@ -82,62 +94,86 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
         (None, None) => Traffic::AllLoads(AllLoads { capacity_per_s: inputs.capacity_per_s(0) }),
     };
-    let (schooled, cut) = train(&inputs, args, &traffic)?;
+    let trained = train(&inputs, args, &traffic)?;
+    let net = &trained.schooled.net;
     let tables = SelectionPlan::compute(service, DEFAULT_MAX_MISS)?.selector()?;
-    let compared = Compared::all(&inputs, (&schooled.net, &tables), &traffic)?;
-    let sha256 = write_weights(service, &schooled.net, &args.output)?;
+    let compared = Compared::all(&inputs, (net, &tables), &traffic)?;
+    let sha256 = write_weights(service, net, &args.output)?;
     if args.json {
-        say!("{:#}", as_json(service, args, (&schooled, cut, &sha256), &compared));
+        say!("{:#}", as_json(service, args, (&trained, &sha256), &compared));
     } else {
-        print(service, args, (&schooled, cut, &sha256), &compared);
+        print(service, args, (&trained, &sha256), &compared);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What came of it, and whether --limit cut it short.
-fn train(inputs: &Inputs, args: &Args, traffic: &Traffic) -> Result<(Schooled, bool)> {
-    let schooling = Schooling {
+/// The best of all that were trained, its seed, and whether --limit cut any short.
+fn train(inputs: &Inputs, args: &Args, traffic: &Traffic) -> Result<Trained> {
+    let stop = stop_on_signals()?;
+    let style =
+        ProgressStyle::with_template("{bar:24} {pos} of at most {len} episodes, {elapsed}: {wide_msg}");
+    let count = u64::from(args.restarts);
+    let bar =
+        ProgressBar::new(count * u64::from(args.episodes)).with_style(style.context("progress template")?);
+    let mut best: Option<Trained> = None;
+    let mut any_cut = false;
+    for run in 0..count {
+        let seed = args.seed.wrapping_add(run);
+        let schooling = schooling(inputs, args, seed);
+        let (begun, most) =
+            (run * u64::from(args.episodes), args.limit.mul_f64((run + 1) as f64 / count as f64));
+        let so_far = best.as_ref().and_then(|best| best.schooled.progress.right);
+        let mut watch = |Progress { episodes, right }: Progress| {
+            bar.set_position(begun + episodes as u64);
+            if let Some(right) = so_far.into_iter().chain(right).reduce(f64::max) {
+                bar.set_message(format!("{:.2} % right where it is tried", 100.0 * right));
+            }
+            let cut = bar.elapsed() >= most && episodes < schooling.episodes;
+            any_cut |= cut;
+            if cut || stop.load(Ordering::Relaxed) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        let build = |selector| inputs.scheduled(selector);
+        let schooled = school(inputs, &schooling, traffic, build, &mut watch)?;
+        ensure!(!stop.load(Ordering::Relaxed), "interrupted: nothing is written");
+        if so_far.is_none() || schooled.progress.right > so_far {
+            best = Some(Trained { schooled, seed, cut: false });
+        }
+    }
+    bar.finish_and_clear();
+    let best = best.context("nothing was trained")?;
+    Ok(Trained { cut: any_cut, ..best })
+}
+
+fn schooling(inputs: &Inputs, args: &Args, seed: u64) -> Schooling {
+    Schooling {
         hidden: vec![usize::from(args.width); usize::from(args.layers)],
         episodes: args.episodes as usize,
         patience: PATIENCE,
         discount: DISCOUNT,
         unit: UNIT * inputs.batch as f64,
-        seed: args.seed,
+        seed,
         ..Schooling::default()
-    };
-    let stop = stop_on_signals()?;
-    let style =
-        ProgressStyle::with_template("{bar:24} {pos} of at most {len} episodes, {elapsed}: {wide_msg}");
-    let bar = ProgressBar::new(schooling.episodes as u64).with_style(style.context("progress template")?);
-    let mut cut = false;
-    let mut watch = |Progress { episodes, right }: Progress| {
-        bar.set_position(episodes as u64);
-        if let Some(right) = right {
-            bar.set_message(format!("{:.2} % right where it is tried", 100.0 * right));
-        }
-        cut = bar.elapsed() >= args.limit && episodes < schooling.episodes;
-        if cut || stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    let schooled = school(inputs, &schooling, traffic, |selector| inputs.scheduled(selector), &mut watch)?;
-    bar.finish_and_clear();
-    ensure!(!stop.load(Ordering::Relaxed), "interrupted: nothing is written");
-    Ok((schooled, cut))
+    }
 }
 
 fn print(
     service: &ServicePlan,
     args: &Args,
-    (schooled, cut, sha256): (&Schooled, bool, &str),
+    (Trained { schooled, seed, cut }, sha256): (&Trained, &str),
     compared: &[Compared],
 ) {
     let (name, path) = (&service.config.name, args.output.display());
     let hidden = format!("{} x {}", args.width, args.layers);
     say!(
-        "{name}: a network of {hidden}, best after {} of {} episodes; written to {path}, sha256 {sha256}",
+        "{name}: a network of {hidden} by seed {seed}, best after {} of {} episodes; written to {path}, sha256 {sha256}",
         schooled.at,
         schooled.progress.episodes
     );
-    if cut {
+    if *cut {
         say!("--limit ended it: with more time it may be better, and another machine may get other weights");
     }
     say!("SIMULATED on arrivals held out, nothing promised: requests answered in time and right (missed)");
@@ -183,7 +219,7 @@ fn print(
 fn as_json(
     service: &ServicePlan,
     args: &Args,
-    (schooled, cut, sha256): (&Schooled, bool, &str),
+    (Trained { schooled, seed, cut }, sha256): (&Trained, &str),
     compared: &[Compared],
 ) -> Value {
     let share = |e: Expected| json!({ "right": e.right(), "accuracy": e.accuracy, "missed": e.missed });
@@ -203,7 +239,8 @@ fn as_json(
         "path": args.output,
         "sha256": sha256,
         "widths": schooled.net.widths(),
-        "seed": args.seed,
+        "seed": seed,
+        "restarts": args.restarts,
         "episodes": schooled.progress.episodes,
         "best_after": schooled.at,
         "ended_by_limit": cut,

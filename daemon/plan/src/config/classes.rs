@@ -27,12 +27,13 @@ pub struct RequestClass {
 }
 
 impl RequestClass {
-    /// What an answer of `model` in time is worth: its value times the share of right answers, which counts as 1 where nobody
-    /// knows it.
+    /// What an answer of `model` in time is worth: its value times the share of right answers as it is stated here, or else as
+    /// the manifest tells it for a class of this name, or of all requests; it counts as 1 where nobody knows it.
     #[must_use]
     pub fn worth(&self, model: &ModelSpec) -> f64 {
         let own = self.accuracy.iter().find(|(name, _)| *name == model.name);
-        let accuracy = own.map_or(model.accuracy, |(_, accuracy)| *accuracy);
+        let measured = || model.accuracy_of(&self.name).unwrap_or(model.accuracy);
+        let accuracy = own.map_or_else(measured, |(_, accuracy)| *accuracy);
         self.value * if accuracy.is_nan() { 1.0 } else { accuracy }
     }
 }

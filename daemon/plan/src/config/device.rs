@@ -174,6 +174,7 @@ impl Check<'_> {
                 match &raw.select {
                     Some(raw::Select::Planned) => Some("\"planned\"".to_owned()),
                     Some(raw::Select::Learned) => Some("\"learned\"".to_owned()),
+                    Some(raw::Select::Auto) => Some("\"auto\"".to_owned()),
                     Some(raw::Select::Table(path)) => Some(format!("{{ table = {path:?} }}")),
                     _ => None,
                 },

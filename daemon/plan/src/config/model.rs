@@ -42,6 +42,8 @@ pub enum Select {
     Table(PathBuf),
     /// What the network of this file holds to be worth most.
     Learned(PathBuf),
+    /// Whoever simulation says is worth most at the rate that comes, the network of this file among them if there is one.
+    Auto(Option<PathBuf>),
 }
 
 impl Select {
@@ -53,6 +55,7 @@ impl Select {
             Self::Planned => "planned",
             Self::Table(_) => "table",
             Self::Learned(_) => "learned",
+            Self::Auto(_) => "auto",
         }
     }
 
@@ -60,6 +63,7 @@ impl Select {
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::Table(path) | Self::Learned(path) => Some(path),
+            Self::Auto(path) => path.as_deref(),
             Self::Base | Self::Accurate | Self::Planned => None,
         }
     }
@@ -175,9 +179,10 @@ impl Check<'_> {
                     return Err(refuse("weights", ABSENT, reason));
                 }
             },
+            Some(raw::Select::Auto) => Select::Auto(weights.as_deref().map(|path| self.resolve(path))),
         };
-        if let Some(path) = weights.filter(|_| !matches!(select, Select::Learned(_))) {
-            let reason = "only with select = \"learned\"; remove it";
+        if let Some(path) = weights.filter(|_| !matches!(select, Select::Learned(_) | Select::Auto(_))) {
+            let reason = "only with select = \"learned\" or \"auto\"; remove it";
             return Err(refuse("weights", &format!("{path:?}"), reason));
         }
         Ok((model, select))

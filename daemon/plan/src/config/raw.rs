@@ -394,6 +394,8 @@ pub(super) enum Select {
     Table(PathBuf),
     /// A network that was trained, of the file `weights`.
     Learned,
+    /// Whoever is worth most in simulation.
+    Auto,
 }
 
 #[derive(Debug, Deserialize)]

@@ -227,7 +227,7 @@ fn every_refusal_names_file_field_value_and_limit() {
         (
             "model = \"digits-m\"",
             "model = \"m\"\nvariants = [\"n\"]\nweights = \"w\"",
-            &["service[0].weights", "\"w\"", "only with select = \"learned\""],
+            &["service[0].weights", "\"w\"", "only with select = \"learned\" or \"auto\""],
         ),
         (
             "[daemon]",

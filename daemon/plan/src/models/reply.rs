@@ -156,6 +156,7 @@ mod tests {
             inputs: Vec::new(),
             outputs,
             accuracy: f64::NAN,
+            accuracy_by_class: Vec::new(),
             constants: Vec::new(),
             states: Vec::new(),
             external: Vec::new(),

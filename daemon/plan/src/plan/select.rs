@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use rt_core::{LoadMonitor, SelectError, SelectTable, SelectTables, Selector, Span};
+use rt_core::{ClassWorth, LoadMonitor, Manner, SelectError, SelectTable, SelectTables, Selector, Span};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{PlanError, ServicePlan};
+use crate::config::RequestClass;
 use weir_engine::sha256_hex;
 
 /// The version of the file format, its field `weir_select`.
@@ -29,8 +30,19 @@ struct File {
 struct Table {
     rate_per_s: f64,
     bin_ns: u64,
+    #[serde(default)]
+    manner: TableManner,
     /// `wishes[n-1][j]`: the variant for `n` requests in the batch and waiting, and a slack from `j` bins on.
     wishes: Vec<Vec<u8>>,
+}
+
+/// How batches are formed for a table.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum TableManner {
+    #[default]
+    Plain,
+    Forming,
 }
 
 fn default_window() -> u64 {
@@ -106,13 +118,17 @@ fn read(text: &str) -> Result<(String, Vec<SelectTable>, LoadMonitor), TableErro
         }
         let bin = Span::from_nanos(raw.bin_ns);
         let made = SelectTable::new(raw.rate_per_s, bin, bins, raw.wishes.concat());
-        tables.push(made.map_err(|source| TableError::Table { table, source })?);
+        let manner = match raw.manner {
+            TableManner::Plain => Manner::Plain,
+            TableManner::Forming => Manner::Forming,
+        };
+        tables.push(made.map_err(|source| TableError::Table { table, source })?.in_manner(manner));
     }
     let load = LoadMonitor::new(Span::from_nanos(file.window_ns))?;
     Ok((file.inputs_sha256, tables, load))
 }
 
-/// What tables are made for: workers, latency and variants.
+/// What tables are made for: workers, latency, variants, and classes if there are any.
 pub fn inputs(plan: &ServicePlan) -> Value {
     let workers = plan.workers();
     let variant = |v: &super::VariantPlan| {
@@ -124,12 +140,26 @@ pub fn inputs(plan: &ServicePlan) -> Value {
             "times_ns": times.collect::<Vec<_>>(),
         })
     };
-    json!({
+    let mut inputs = json!({
         "latency_ns": plan.system.unstalled_latency().as_nanos(),
         "workers": workers.count,
         "batch": workers.batch,
         "variants": plan.variants.iter().map(variant).collect::<Vec<_>>(),
-    })
+    });
+    let class = |(class, of): (&RequestClass, ClassWorth)| {
+        json!({
+            "name": class.name,
+            "share": class.share,
+            "worth": of.worth,
+            "deadline_ns": of.deadline.as_nanos(),
+            "decay": format!("{:?}", of.decay),
+        })
+    };
+    let classes: Vec<_> = plan.config.classes.iter().zip(plan.class_worths()).map(class).collect();
+    if !classes.is_empty() {
+        inputs["classes"] = classes.into();
+    }
+    inputs
 }
 
 /// SHA-256 of the inputs as compact JSON with sorted keys, in hexadecimal.

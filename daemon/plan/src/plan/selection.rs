@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use planner::selection::{Inputs, Planned, SelectionError, plan};
-use rt_core::{LoadMonitor, SelectError, Selector};
+use rt_core::{LoadMonitor, Manner, SelectError, Selector};
 use serde_json::json;
 
 use super::select::VERSION;
@@ -71,7 +71,8 @@ impl SelectionPlan {
     pub fn selector(&self) -> Result<Selector, SelectError> {
         let planned = self.loads.iter().filter_map(|load| load.planned.as_ref());
         let tables = planned.map(Planned::table).collect::<Result<Vec<_>, _>>()?;
-        Selector::new(self.inputs.variants.clone(), tables, LoadMonitor::default())
+        let selector = Selector::new(self.inputs.variants.clone(), tables, LoadMonitor::default());
+        self.inputs.for_classes(selector?)
     }
 
     /// The tables for the load nearest to this part of the whole rate.
@@ -90,6 +91,7 @@ impl SelectionPlan {
             json!({
                 "rate_per_s": planned.rate_per_s,
                 "bin_ns": planned.bin.as_nanos(),
+                "manner": if planned.manner == Manner::Forming { "forming" } else { "plain" },
                 "wishes": planned.wishes,
             })
         };

@@ -2,9 +2,9 @@
 
 use std::iter::empty;
 
-use planner::selection::{DEFAULT_MAX_MISS, Inputs};
+use planner::selection::{Class, DEFAULT_MAX_MISS, Inputs};
 use rt_core::{
-    BatchTime, ClassWorth, Instant, LatencyProfile, LoadMonitor, Selector, Shield, ShieldError, Span,
+    BatchTime, ClassWorth, Instant, LatencyProfile, LoadMonitor, Net, Selector, Shield, ShieldError, Span,
     StreamSpec, Variant,
 };
 
@@ -29,6 +29,14 @@ pub struct VariantPlan {
     pub equipment: Equipment,
     /// What it was when this was planned.
     pub here: Equipment,
+}
+
+/// What is planned while a service runs.
+#[derive(Debug)]
+pub struct Meanwhile {
+    pub inputs: Inputs,
+    /// Who selects at which rate, with the network that may, if it is not tables for the load that comes.
+    pub auto: Option<Option<Net>>,
 }
 
 impl VariantPlan {
@@ -143,25 +151,37 @@ impl ServicePlan {
 
     /// Who selects among the variants that are there.
     fn selecting(mut self) -> Result<Self, PlanError> {
+        let name = self.config.name.clone();
+        let failed = |source| PlanError::Select { service: name.clone(), source };
         self.selector = match &self.config.select {
             _ if self.variants.len() == 1 => None,
             Select::Base => None,
             Select::Accurate => {
-                let failed = |source| PlanError::Select { service: self.config.name.clone(), source };
-                Some(Selector::greedy(self.core_variants()).map_err(failed)?.sparing(self.capacity()))
+                let greedy = Selector::greedy(self.core_variants()).map_err(failed)?;
+                Some(greedy.sparing(self.capacity()))
             }
             Select::Planned => {
-                let service = || self.config.name.clone();
                 let checked = self.selection_inputs(DEFAULT_MAX_MISS).check();
-                checked.map_err(|source| PlanError::Planned { service: service(), source })?;
+                checked.map_err(|source| PlanError::Planned { service: name.clone(), source })?;
                 let none = Selector::new(self.core_variants(), [], LoadMonitor::default());
-                Some(none.map_err(|source| PlanError::Select { service: service(), source })?)
+                Some(none.map_err(failed)?)
             }
             Select::Table(path) => Some(select::load(path, &self)?),
-            Select::Learned(path) => Some(weights::load(path, &self)?),
+            Select::Learned(path) => {
+                let net = weights::network(path, &self)?;
+                Some(self.selection_inputs(DEFAULT_MAX_MISS).learned(net).map_err(failed)?)
+            }
+            Select::Auto(path) => {
+                let net = path.as_ref().map(|path| weights::network(path, &self)).transpose()?;
+                let inputs = self.selection_inputs(DEFAULT_MAX_MISS);
+                let checked = inputs.check();
+                checked.map_err(|source| PlanError::Planned { service: name.clone(), source })?;
+                let selector = inputs.auto(&[], net.as_ref()).map_err(failed)?;
+                self.network = net;
+                Some(selector)
+            }
         };
         if !self.config.classes.is_empty() {
-            let failed = |source| PlanError::Select { service: self.config.name.clone(), source };
             let classes = self.class_worths();
             let classed = self.selector.take().map(|selector| selector.for_classes(classes));
             self.selector = classed.transpose().map_err(failed)?;
@@ -190,13 +210,20 @@ impl ServicePlan {
     pub fn selection_inputs(&self, max_miss: f64) -> Inputs {
         let (workers, latency) = (self.workers(), self.system.unstalled_latency());
         let (count, batch) = (workers.count, workers.batch);
-        Inputs { variants: self.core_variants(), latency, workers: count, batch, max_miss }
+        let shares = self.config.classes.iter().map(|class| class.share);
+        let classes = shares.zip(self.class_worths()).map(|(share, worth)| Class { share, worth }).collect();
+        Inputs { variants: self.core_variants(), latency, workers: count, batch, max_miss, classes }
     }
 
-    /// The same for tables that are planned while serving; none if they are not.
-    pub fn planned_inputs(&self) -> Option<Inputs> {
-        let planned = self.selector.is_some() && self.config.select == Select::Planned;
-        planned.then(|| self.selection_inputs(DEFAULT_MAX_MISS))
+    /// What is planned while the service runs; none if nothing is.
+    pub fn meanwhile(&self) -> Option<Meanwhile> {
+        self.selector.as_ref()?;
+        let inputs = || self.selection_inputs(DEFAULT_MAX_MISS);
+        match &self.config.select {
+            Select::Planned => Some(Meanwhile { inputs: inputs(), auto: None }),
+            Select::Auto(_) => Some(Meanwhile { inputs: inputs(), auto: Some(self.network.clone()) }),
+            _ => None,
+        }
     }
 
     /// The variants that are ever run: the base alone if nobody selects.

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use planner::selection::DEFAULT_MAX_MISS;
-use rt_core::{LEARNED_INPUTS, Net, SelectError, Selector};
+use rt_core::{LEARNED_INPUTS, Net, SelectError};
 use serde::{Deserialize, Serialize};
 
 use super::{PlanError, ServicePlan, WriteError, inputs_sha256};
 use weir_engine::sha256_hex;
 
 /// The version of the file format, its field `weir_weights`.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes of a file at most: more than three hidden layers of 256 have.
 const MOST: u64 = 2 << 20;
 /// Hexadecimal digits of a weight.
@@ -39,7 +39,7 @@ pub enum WeightsError {
     Long,
     #[error("no weights of a network: {0}")]
     Parse(#[from] serde_json::Error),
-    #[error("weir_weights is {found}, this weir reads {VERSION}")]
+    #[error("weir_weights is {found}, this weir reads {VERSION}: train it anew with `weir train`")]
     Version { found: u32 },
     #[error("sha256 is {found}, that of the content is {here}: the file was damaged or changed")]
     Damaged { found: String, here: String },
@@ -49,36 +49,40 @@ pub enum WeightsError {
     Length { found: usize },
     #[error("weights[{index}] = {value:?}: must be {DIGITS} hexadecimal digits")]
     Digits { index: usize, value: String },
-    #[error("widths[0] = {found}: must be {LEARNED_INPUTS}, what a network is shown")]
-    Shown { found: usize },
+    #[error("widths[0] = {found}: must be {shown}, what a network is shown of such a service")]
+    Shown { found: usize, shown: usize },
     #[error("the last of widths = {found}: must be {variants}, the number of variants")]
     Variants { found: usize, variants: usize },
     #[error(transparent)]
     Net(#[from] SelectError),
 }
 
-/// The selector of `plan` by the network of `path`.
+/// The network of `path`, which was trained for `plan`.
 ///
 /// # Errors
 /// [`PlanError::Weights`].
-pub(super) fn load(path: &Path, plan: &ServicePlan) -> Result<Selector, PlanError> {
+pub(super) fn network(path: &Path, plan: &ServicePlan) -> Result<Net, PlanError> {
     let bound = || {
-        let (inputs, net) = read(path, plan.variants.len())?;
+        let (inputs, net) = read(path, plan.variants.len(), plan.config.classes.len())?;
         let here = inputs_sha256(plan);
         if inputs != here {
             return Err(WeightsError::Inputs { found: inputs, here });
         }
-        Ok(plan.selection_inputs(DEFAULT_MAX_MISS).learned(net)?)
+        // Whatever else a selector finds wrong with it is told with its file.
+        plan.selection_inputs(DEFAULT_MAX_MISS).learned(net.clone())?;
+        Ok(net)
     };
     bound().map_err(|source| PlanError::Weights { path: PathBuf::from(path), source })
 }
 
-/// Whether the file at `path` holds a network for so many variants, whatever machine it was trained for.
+/// Whether the file at `path` holds a network for so many variants and classes, whatever machine it was trained for.
 ///
 /// # Errors
 /// [`PlanError::Weights`], also if there is no such file.
-pub fn check_weights(path: &Path, variants: usize) -> Result<(), PlanError> {
-    read(path, variants).map(drop).map_err(|source| PlanError::Weights { path: PathBuf::from(path), source })
+pub fn check_weights(path: &Path, variants: usize, classes: usize) -> Result<(), PlanError> {
+    read(path, variants, classes)
+        .map(drop)
+        .map_err(|source| PlanError::Weights { path: PathBuf::from(path), source })
 }
 
 /// Writes the file of `net` for `service`, which it was trained for. The SHA-256 of its content, in hexadecimal.
@@ -120,8 +124,9 @@ impl File {
     }
 }
 
-/// What the network of a file was trained for, and the network, which has an output for each of so many `variants`.
-fn read(path: &Path, variants: usize) -> Result<(String, Net), WeightsError> {
+/// What the network of a file was trained for, and the network, which has an input for each of so many `classes` beside the others,
+/// and an output for each of so many `variants`.
+fn read(path: &Path, variants: usize, classes: usize) -> Result<(String, Net), WeightsError> {
     let text = planner::read_file_at_most(MOST, path)?;
     if text.len() as u64 > MOST {
         return Err(WeightsError::Long);
@@ -143,8 +148,9 @@ fn read(path: &Path, variants: usize) -> Result<(String, Net), WeightsError> {
     }
     let net = file.net()?;
     let (shown, told) = (net.widths()[0], net.widths()[net.widths().len() - 1]);
-    if shown != LEARNED_INPUTS {
-        return Err(WeightsError::Shown { found: shown });
+    let expected = LEARNED_INPUTS + classes;
+    if shown != expected {
+        return Err(WeightsError::Shown { found: shown, shown: expected });
     }
     if told != variants {
         return Err(WeightsError::Variants { found: told, variants });

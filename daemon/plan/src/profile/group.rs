@@ -237,6 +237,7 @@ pub(super) mod tests {
             inputs: vec![tensor("in")],
             outputs: vec![tensor("out")],
             accuracy: 1.0,
+            accuracy_by_class: Vec::new(),
             constants: Vec::new(),
             states: Vec::new(),
             external: Vec::new(),

@@ -84,6 +84,7 @@ mod tests {
             constants: Vec::new(),
             external: Vec::new(),
             accuracy: f64::NAN,
+            accuracy_by_class: Vec::new(),
         }
     }
 

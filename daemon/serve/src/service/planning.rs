@@ -1,4 +1,4 @@
-//! Tables that are planned while a service runs: for the load that comes, by one thread that gives way to all others.
+//! Tables that are planned, or selectors that are chosen, while a service runs, by one thread that gives way to all others.
 //!
 //! It never holds the scheduler's lock: whoever feeds the scheduler tells the load in passing, and exchanges the
 //! tables in constant time when others lie ready. The old ones are freed by the thread that made them.
@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use planner::selection::{Inputs, MAX_PLANNED, Planned, plan};
-use rt_core::{Instant, Scheduler, SelectTable, SelectTables};
+use planner::selection::{AUTO_PARTS, Choice, Expected, Inputs, MAX_PLANNED, Planned, auto_tables, plan};
+use rt_core::{Instant, Net, Scheduler, SelectError, SelectTable, SelectTables};
 use weir_client::status;
+use weir_plan::plan::Meanwhile;
 
 use super::{Service, lock};
 use tracing::{error, info};
@@ -21,6 +22,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// What planning and serving tell each other.
 pub(super) struct Planning {
     inputs: Inputs,
+    /// Who selects at which rate is chosen, with this network among them, and not tables for the load that comes.
+    auto: Option<Option<Net>>,
     /// Requests a second, as the bits of a float.
     load: AtomicU64,
     /// What is being planned for, likewise; 0 if nothing is.
@@ -29,19 +32,22 @@ pub(super) struct Planning {
     fresh: AtomicBool,
     ready: Mutex<SelectTables>,
     planned: Mutex<Vec<Planned>>,
+    chosen: Mutex<Vec<Choice>>,
 }
 
 impl Planning {
     /// Nothing is planned yet.
-    pub(super) fn new(inputs: Inputs) -> Self {
+    pub(super) fn new(Meanwhile { inputs, auto }: Meanwhile) -> Self {
         let zero = || AtomicU64::new(0f64.to_bits());
         Self {
             inputs,
+            auto,
             load: zero(),
             busy: zero(),
             fresh: AtomicBool::new(false),
             ready: Mutex::default(),
             planned: Mutex::default(),
+            chosen: Mutex::default(),
         }
     }
 
@@ -69,17 +75,55 @@ impl Planning {
     /// The load, what was planned and what is expected of it, and what is being planned for.
     pub(super) fn status(&self) -> status::Planning {
         let number = |of: &AtomicU64| f64::from_bits(of.load(Ordering::Relaxed));
-        let table = |one: &Planned| status::Table {
-            rate_per_s: one.rate_per_s,
-            accuracy: one.expected.accuracy,
-            missed: one.expected.missed,
+        let table = |rate_per_s: f64, expected: Expected| status::Table {
+            rate_per_s,
+            accuracy: expected.accuracy,
+            missed: expected.missed,
         };
+        let planned = lock(&self.planned);
+        let planned = planned.iter().map(|one| table(one.rate_per_s, one.expected));
+        let chosen = lock(&self.chosen);
+        let chosen = chosen.iter().map(|one| table(one.rate_per_s, one.expected));
         status::Planning {
             load_per_s: number(&self.load),
             planning_per_s: Some(number(&self.busy)).filter(|&rate| rate > 0.0),
-            tables: lock(&self.planned).iter().map(table).collect(),
-            most_tables: MAX_PLANNED,
+            tables: planned.chain(chosen).collect(),
+            most_tables: if self.auto.is_some() { AUTO_PARTS.len() } else { MAX_PLANNED },
         }
+    }
+
+    /// What is to be done next; false if nothing is.
+    fn go_on(&self) -> Result<bool, String> {
+        match &self.auto {
+            None => self.plan_missing(),
+            Some(_) if !lock(&self.chosen).is_empty() => Ok(false),
+            Some(net) => self.choose(net.as_ref()).map(|()| true),
+        }
+    }
+
+    /// Chooses who selects at which rate.
+    fn choose(&self, net: Option<&Net>) -> Result<(), String> {
+        let each = AUTO_PARTS.iter().map(|&part| {
+            let rate = part * self.inputs.capacity_per_s(0);
+            self.busy.store(rate.to_bits(), Ordering::Relaxed);
+            self.inputs.choose(part, net)
+        });
+        let chosen = each.collect::<Result<Vec<_>, _>>();
+        self.busy.store(0f64.to_bits(), Ordering::Relaxed);
+        let chosen = chosen.map_err(|error| error.to_string())?;
+        self.publish(auto_tables(&chosen, self.inputs.variants.len()))?;
+        *lock(&self.chosen) = chosen;
+        Ok(())
+    }
+
+    /// Lays tables ready for the scheduler.
+    fn publish(&self, tables: Result<Vec<SelectTable>, SelectError>) -> Result<(), String> {
+        let tables = tables.and_then(|tables| SelectTables::new(tables, self.inputs.variants.len()));
+        let mut tables = tables.map_err(|error| error.to_string())?;
+        let mut ready = lock(&self.ready);
+        std::mem::swap(&mut *ready, &mut tables);
+        self.fresh.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Plans the table that is missing most for the present load; false if none is.
@@ -94,14 +138,7 @@ impl Planning {
         let mut planned = lock(&self.planned).clone();
         planned.extend(one.map_err(|error| error.to_string())?);
         planned.sort_by(|a, b| a.rate_per_s.total_cmp(&b.rate_per_s));
-        let tables: Result<Vec<SelectTable>, _> = planned.iter().map(Planned::table).collect();
-        let tables = tables.and_then(|tables| SelectTables::new(tables, self.inputs.variants.len()));
-        let mut tables = tables.map_err(|error| error.to_string())?;
-        {
-            let mut ready = lock(&self.ready);
-            std::mem::swap(&mut *ready, &mut tables);
-            self.fresh.store(true, Ordering::Relaxed);
-        }
+        self.publish(planned.iter().map(Planned::table).collect())?;
         *lock(&self.planned) = planned;
         Ok(true)
     }
@@ -113,7 +150,7 @@ impl Service {
         realtime::enter(Role::Background, None, true);
         let mut told = false;
         while !self.is_stopped() {
-            match planning.plan_missing() {
+            match planning.go_on() {
                 Ok(true) if !told => {
                     told = true;
                     info!("service {}: tables for the load that comes are planned meanwhile", self.name());

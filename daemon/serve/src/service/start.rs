@@ -117,7 +117,7 @@ impl Service {
             totals: Arc::default(),
             by_class: ByClass::new(&plan),
             rate_window: plan.rate_warning().map(|(monitor, _)| monitor.window()),
-            planning: plan.planned_inputs().map(Planning::new),
+            planning: plan.meanwhile().map(Planning::new),
             audience,
             realtime,
             closed: AtomicBool::new(false),

@@ -33,7 +33,7 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    pub(super) fn new(workers: &Workers, first: usize) -> Self {
+    pub(crate) fn new(workers: &Workers, first: usize) -> Self {
         let mut kind = Self {
             first,
             free: Few::default(),

@@ -116,6 +116,7 @@ pub(crate) fn toy_spec(input: usize, output: usize) -> ModelSpec {
         states: Vec::new(),
         external: Vec::new(),
         accuracy: 1.0,
+        accuracy_by_class: Vec::new(),
     }
 }
 

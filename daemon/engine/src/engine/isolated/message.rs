@@ -88,6 +88,7 @@ impl Model {
             // What is state among the tensors is the daemon's business, and lies in the buffers like the rest.
             states: Vec::new(),
             accuracy: f64::NAN,
+            accuracy_by_class: Vec::new(),
         }
     }
 

@@ -57,6 +57,7 @@ impl Draft {
                 states: Vec::new(),
                 external: file.external.iter().map(|(file, _)| file.clone()).collect(),
                 accuracy: f64::NAN,
+                accuracy_by_class: Vec::new(),
             },
             file,
             dimensions: Vec::new(),

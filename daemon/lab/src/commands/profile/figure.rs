@@ -90,6 +90,7 @@ mod tests {
             inputs: Vec::new(),
             outputs: Vec::new(),
             accuracy: 1.0,
+            accuracy_by_class: Vec::new(),
             constants: Vec::new(),
             states: Vec::new(),
             external: Vec::new(),

@@ -133,3 +133,26 @@ fn a_pipeline_has_no_classes() {
         "{error}"
     );
 }
+
+/// `config/classes.toml`, with the shipped models.
+#[test]
+fn what_a_class_does_not_say_of_a_model_the_manifest_does() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/classes.toml");
+    let config = Config::load(&path).expect("the example");
+    let service = &config.services[0];
+    assert_eq!(service.select, crate::config::Select::Auto(None));
+    let models = &crate::models::resolve_models(&config).expect("the shipped models")[0];
+    let [clean, noisy, occluded] = &service.classes[..] else { panic!("{:?}", service.classes) };
+    let worth = |class: &RequestClass| models.iter().map(|model| class.worth(model)).collect::<Vec<_>>();
+    let told = |class: &RequestClass| {
+        let told = models.iter().map(|model| model.accuracy_of(&class.name).expect("measured"));
+        told.map(|accuracy| class.value * accuracy).collect::<Vec<_>>()
+    };
+    for class in [clean, noisy, occluded] {
+        assert_eq!(worth(class), told(class), "{}", class.name);
+    }
+    // They order the variants differently.
+    assert!(worth(noisy)[1] > worth(noisy)[2] && worth(occluded)[1] < worth(occluded)[2]);
+    let own = RequestClass { accuracy: vec![("digits-s".to_owned(), 0.5)], ..clean.clone() };
+    assert_eq!((own.worth(&models[1]), own.worth(&models[0])), (0.5, clean.worth(&models[0])));
+}

@@ -102,6 +102,7 @@ impl Check<'_> {
         let fixed = match raw.select {
             Some(raw::Select::Table(_)) => Some("(a table)"),
             Some(raw::Select::Learned) => Some("\"learned\""),
+            Some(raw::Select::Auto) if raw.weights.is_some() => Some("\"auto\" with weights"),
             _ => None,
         };
         if let Some(fixed) = fixed {

@@ -125,6 +125,7 @@ impl ServicePlan {
                 sha256: sha256_hex(identities.join(" ").as_bytes()),
                 outputs: reply.outputs().to_vec(),
                 accuracy: f64::NAN,
+                accuracy_by_class: Vec::new(),
                 ..first.spec.clone()
             },
             profile_sha256: sha256_hex(format!("{profiles:?}").as_bytes()),
@@ -151,6 +152,7 @@ impl ServicePlan {
             spec,
             variants: Vec::new(),
             selector: None,
+            network: None,
             profile_sha256: entry.digest(),
             entry: Some(entry.clone()),
             mismatches: Vec::new(),

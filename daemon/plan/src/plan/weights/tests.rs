@@ -52,10 +52,11 @@ fn what_is_written_is_read_to_the_bit() {
     let hash = write_weights(&plan, &net, &path).unwrap();
     assert_eq!(write_weights(&plan, &net, &again).unwrap(), hash);
     assert_eq!(std::fs::read(&path).unwrap(), std::fs::read(&again).unwrap(), "the same bytes");
-    let (inputs, found) = read(&path, 2).unwrap();
+    let (inputs, found) = read(&path, 2, 0).unwrap();
     let bits = |net: &Net| net.weights().iter().map(|weight| weight.to_bits()).collect::<Vec<_>>();
     assert_eq!((inputs, bits(&found), found.widths()), (inputs_sha256(&plan), bits(&net), net.widths()));
-    let mut read = load(&path, &plan).unwrap();
+    let read = network(&path, &plan).unwrap();
+    let mut read = plan.selection_inputs(DEFAULT_MAX_MISS).learned(read).unwrap();
     let mut made = plan.selection_inputs(DEFAULT_MAX_MISS).learned(net).unwrap();
     let now = Instant::ZERO;
     for slack in (0..90).map(Span::from_millis) {
@@ -66,14 +67,14 @@ fn what_is_written_is_read_to_the_bit() {
     let widths = [LEARNED_INPUTS, 256, 256, 256, rt_core::MAX_VARIANTS];
     let largest = Net::new(widths, vec![-1.5; Net::weights_of(&widths).unwrap()]).unwrap();
     write_weights(&plan, &largest, &path).unwrap();
-    check_weights(&path, rt_core::MAX_VARIANTS).unwrap();
+    check_weights(&path, rt_core::MAX_VARIANTS, 0).unwrap();
 }
 
 #[test]
 fn whatever_else_is_refused_in_words() {
     let (folder, plan) = service(1);
     let path = folder.path().join("w");
-    let refusal = || load(&path, &plan).unwrap_err().to_string();
+    let refusal = || network(&path, &plan).unwrap_err().to_string();
     assert!(refusal().contains("/w: cannot be read: ") && refusal().contains("`weir train` makes"));
     write_weights(&plan, &net(1), &path).unwrap();
     let whole: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
@@ -97,22 +98,22 @@ fn whatever_else_is_refused_in_words() {
     };
     let with = |bits: &str| json!(format!("{bits}{after}"));
     for (field, value, wanted) in [
-        ("weir_weights", json!(2), "weir_weights is 2, this weir reads 1"),
+        ("weir_weights", json!(1), "weir_weights is 1, this weir reads 2: train it anew with `weir train`"),
         ("inputs_sha256", json!("00"), "inputs_sha256 is 00, here it is"),
         ("inputs_sha256", json!("00"), "train it anew with `weir train`"),
-        ("widths", json!([4, 2, 2]), "number of weights = 9 is outside 16..=16"),
-        ("widths", json!([4]), "number of widths = 1 is outside 2..=5"),
-        ("widths", json!([4, 0, 2]), "width of a layer = 0 is outside 1..=1024"),
-        ("widths", json!([4, u64::MAX, 2]), "width of a layer = 18446744073709551615 is outside"),
-        ("widths", json!([2, 2, 1]), "widths[0] = 2: must be 4"),
-        ("widths", json!([4, -1, 2]), "no weights of a network: "),
+        ("widths", json!([5, 2, 2]), "number of weights = 10 is outside 18..=18"),
+        ("widths", json!([5]), "number of widths = 1 is outside 2..=5"),
+        ("widths", json!([5, 0, 2]), "width of a layer = 0 is outside 1..=1024"),
+        ("widths", json!([5, u64::MAX, 2]), "width of a layer = 18446744073709551615 is outside"),
+        ("widths", json!([3, 1, 3]), "widths[0] = 3: must be 5"),
+        ("widths", json!([5, -1, 2]), "no weights of a network: "),
         ("extra", json!(1), "no weights of a network: unknown field `extra`"),
         ("weights", with("7fc00000"), "weight[0] = NaN: must be in -1000000..=1000000"),
         ("weights", with("ff800000"), "weight[0] = -inf: must be in"),
         ("weights", with("49742410"), "weight[0] = 1000001: must be in"),
         ("weights", with("+1234567"), "weights[0] = \"+1234567\": must be 8 hexadecimal digits"),
-        ("weights", with("0"), "weights has 65 characters: must have 8 for each weight"),
-        ("weights", json!(""), "number of weights = 0 is outside 9..=9"),
+        ("weights", with("0"), "weights has 73 characters: must have 8 for each weight"),
+        ("weights", json!(""), "number of weights = 0 is outside 10..=10"),
     ] {
         let told = changed(field, value, true);
         assert!(told.contains("/w: ") && told.contains(wanted), "{told}");
@@ -126,9 +127,11 @@ fn whatever_else_is_refused_in_words() {
     assert!(refusal().contains("more than 2097152 bytes"), "{}", refusal());
     // Of another number of variants, and of another service.
     write_weights(&plan, &net(1), &path).unwrap();
-    let told = check_weights(&path, 3).unwrap_err().to_string();
+    let told = check_weights(&path, 3, 0).unwrap_err().to_string();
     assert!(told.contains("the last of widths = 2: must be 3, the number of variants"), "{told}");
+    let told = check_weights(&path, 2, 3).unwrap_err().to_string();
+    assert!(told.contains("widths[0] = 5: must be 8, what a network is shown"), "{told}");
     let (_other, other) = service(2);
-    let told = load(&path, &other).unwrap_err().to_string();
+    let told = network(&path, &other).unwrap_err().to_string();
     assert!(told.contains("inputs_sha256 is ") && told.contains("train it anew"), "{told}");
 }

@@ -1,0 +1,196 @@
+//! Which selector is used at which rate: of all that a service can have, what simulation of it says is worth most there.
+
+use rt_core::{LearnedScale, LoadMonitor, Manner, Net, SelectError, SelectTable, Selector};
+use virtual_time::Poisson;
+
+use super::trial::Effort;
+use super::{Expected, Inputs, SelectionError};
+
+/// Up to which rates one is chosen each, as parts of what the base carries; the last one also for more.
+pub const AUTO_PARTS: [f64; 12] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2];
+/// Loads at which what was chosen is compared with all others.
+pub const COMPARED_PARTS: [f64; 8] = [0.25, 0.4, 0.55, 0.7, 0.85, 0.95, 1.05, 1.2];
+/// Requests that selectors are tried on, and the seeds of the arrivals: others than tables are planned on.
+const REQUESTS: usize = 40_000;
+const CHOSEN: u64 = 2;
+const COMPARED: u64 = 3;
+
+/// Who may select.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum By {
+    /// The base alone.
+    Base,
+    /// The most accurate variant after which the base still answers what waits.
+    Accurate,
+    /// A table that is planned for the load, whatever it misses, for what that is worth.
+    Tables,
+    /// The network that was trained.
+    Learned,
+}
+
+impl By {
+    /// What it is called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Accurate => "accurate",
+            Self::Tables => "tables",
+            Self::Learned => "learned",
+        }
+    }
+}
+
+/// Who selects up to a rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// In requests a second.
+    pub rate_per_s: f64,
+    /// Who it is.
+    pub by: By,
+    /// What to expect of it at this rate.
+    pub expected: Expected,
+    /// What the scheduler reads for it.
+    table: SelectTable,
+}
+
+/// What becomes of a load by each who may select alone at all rates, and by what was chosen for each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compared {
+    /// The load, as a part of what the base carries.
+    pub part: f64,
+    /// In requests a second.
+    pub rate_per_s: f64,
+    /// Of those that were given.
+    pub each: Vec<Expected>,
+    /// The variant that is best alone, and what to expect of it.
+    pub alone: (usize, Expected),
+    /// Of what was chosen.
+    pub auto: Expected,
+}
+
+impl Compared {
+    /// By how much what was chosen is worth less than the best of the others; 0 if it is not.
+    #[must_use]
+    pub fn lack(&self) -> f64 {
+        let best = self.each.iter().chain([&self.alone.1]).map(Expected::right).fold(0.0, f64::max);
+        (best - self.auto.right()).max(0.0)
+    }
+}
+
+impl Inputs {
+    /// Who selects up to `part` of what the base carries: of the base, the most accurate variant that gives up nothing that waits,
+    /// a table for this load and `net`, if there is one, the one whose answers are worth most. A miss counts as an answer that
+    /// is worth nothing, and as no more.
+    ///
+    /// # Errors
+    /// [`SelectionError`] for the first value that is outside its range.
+    pub fn choose(&self, part: f64, net: Option<&Net>) -> Result<Choice, SelectionError> {
+        self.choose_with(part, net, Effort::default())
+    }
+
+    pub(super) fn choose_with(
+        &self,
+        part: f64,
+        net: Option<&Net>,
+        effort: Effort,
+    ) -> Result<Choice, SelectionError> {
+        self.check()?;
+        let free = Self { max_miss: 1.0, ..self.clone() };
+        let rate_per_s = part * free.capacity_per_s(0);
+        let planned = free.plan(rate_per_s, effort)?.table()?.up_to(f64::INFINITY)?;
+        let last = (self.variants.len() - 1) as u8;
+        let accurate = SelectTable::constant(last).in_manner(Manner::Sparing);
+        let learned = SelectTable::constant(0).in_manner(Manner::Learned);
+        let all = [
+            (By::Base, Some(SelectTable::constant(0))),
+            (By::Accurate, Some(accurate)),
+            (By::Tables, Some(planned)),
+            (By::Learned, net.map(|_| learned)),
+        ];
+        let mut best: Option<Choice> = None;
+        for (by, table) in all {
+            let Some(table) = table else { continue };
+            let arrivals = Poisson::new(rate_per_s, CHOSEN).take(REQUESTS);
+            let expected = self.tried(self.mixed(vec![table.clone()], net)?, arrivals)?;
+            if best.as_ref().is_none_or(|best| expected.right() > best.expected.right()) {
+                best = Some(Choice { rate_per_s, by, expected, table });
+            }
+        }
+        // The base is always there.
+        best.ok_or_else(|| SelectionError::value("part", part, "must be above 0"))
+    }
+
+    /// Who selects as `choices` say, by rising rate; before there are any the most accurate variant that gives up nothing that waits.
+    ///
+    /// # Errors
+    /// Variants that no selector has, or rates out of order.
+    pub fn auto(&self, choices: &[Choice], net: Option<&Net>) -> Result<Selector, SelectError> {
+        let tables = auto_tables(choices, self.variants.len())?;
+        self.mixed(tables, net)
+    }
+
+    /// What becomes of each load of [`COMPARED_PARTS`] by each of `others`, by each variant alone, and by `auto`, on arrivals that nobody
+    /// was chosen on.
+    ///
+    /// # Errors
+    /// What the scheduler finds wrong with variants, workers or latency.
+    pub fn compared(&self, others: &[Selector], auto: &Selector) -> Result<Vec<Compared>, SelectionError> {
+        let at = |part: f64| {
+            let rate_per_s = part * self.capacity_per_s(0);
+            let arrivals: Vec<_> = Poisson::new(rate_per_s, COMPARED).take(REQUESTS).collect();
+            let tried =
+                |inputs: &Self, selector: &Selector| inputs.tried(selector.clone(), arrivals.iter().copied());
+            let able =
+                |&variant: &usize| variant == 0 || self.variants[variant].profile.bound(1) <= self.latency;
+            let alone = |variant| {
+                let own = self.alone(variant);
+                let base = Selector::new(own.variants.clone(), [], LoadMonitor::default())?;
+                Ok((variant, tried(&own, &base)?))
+            };
+            let alone = (0..self.variants.len()).filter(able).map(alone);
+            let alone = alone.collect::<Result<Vec<_>, SelectionError>>()?.into_iter();
+            let best = alone.reduce(|best, one| if one.1.right() > best.1.right() { one } else { best });
+            Ok(Compared {
+                part,
+                rate_per_s,
+                each: others.iter().map(|other| tried(self, other)).collect::<Result<_, _>>()?,
+                alone: best.ok_or_else(|| SelectionError::value("variants", 0, "must be 1 at least"))?,
+                auto: tried(self, auto)?,
+            })
+        };
+        super::in_parallel(&COMPARED_PARTS, |&part| at(part))
+    }
+
+    fn mixed(&self, tables: Vec<SelectTable>, net: Option<&Net>) -> Result<Selector, SelectError> {
+        let load = LoadMonitor::default();
+        match net {
+            None => Selector::new(self.variants.clone(), tables, load),
+            Some(net) => {
+                let shown: (Net, LearnedScale) = (net.clone(), self.scale());
+                Selector::mixed(self.variants.clone(), tables, shown, load)
+            }
+        }
+    }
+}
+
+/// What the scheduler reads for `choices`, by rising rate, among so many variants; the last one at all rates above it too.
+///
+/// # Errors
+/// A rate that is not above 0.
+pub fn auto_tables(choices: &[Choice], variants: usize) -> Result<Vec<SelectTable>, SelectError> {
+    if choices.is_empty() {
+        let last = variants.saturating_sub(1) as u8;
+        return Ok(vec![SelectTable::constant(last).in_manner(Manner::Sparing)]);
+    }
+    let rate = |i: usize| if i + 1 < choices.len() { choices[i].rate_per_s } else { f64::INFINITY };
+    choices.iter().enumerate().map(|(i, choice)| choice.table.clone().up_to(rate(i))).collect()
+}
+
+/// [`Inputs::choose`] for all of [`AUTO_PARTS`], on all processors.
+///
+/// # Errors
+/// As that.
+pub fn choose_all(inputs: &Inputs, net: Option<&Net>) -> Result<Vec<Choice>, SelectionError> {
+    super::in_parallel(&AUTO_PARTS, |&part| inputs.choose(part, net))
+}
