@@ -1,12 +1,15 @@
 //! Model selection for one queue shared by identical workers: which model a free worker runs, on how many requests.
 
+mod candidate;
 mod ceiling;
 mod decision;
 mod fluid;
 mod plan;
 mod policy;
+mod priced;
 mod profile;
 mod prospect;
+mod rules;
 mod score;
 
 pub use ceiling::ceiling;

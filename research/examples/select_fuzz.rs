@@ -1,0 +1,234 @@
+//! Plans for random problems beside simple rules and the fluid bound, simulated: `select_fuzz PROBLEMS [SEED [THREADS]]`.
+
+use std::sync::Mutex;
+
+use research::select::{Demand, Effort, Order, Policy, Profile, Score, fluid, plan, trial};
+use rt_core::{Instant, LatencyProfile, Span, Variant};
+use rustix::time::{ClockId, clock_gettime};
+use virtual_time::Poisson;
+
+/// The objective of every problem: only ratios of times count.
+const SLO: Span = Span::from_millis(100);
+/// Requests on which all are compared, after a tenth of them that do not count.
+const REQUESTS: usize = 30_000;
+/// Upper ends of the loads that are told together; 1 is what the workers carry in the batches that take least for each request.
+const LOADS: [f64; 7] = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5];
+/// By how much a rule may be better: right answers, and misses, in percent of the requests.
+const TOLERANCE: f64 = 0.2;
+/// Rules with two thresholds that are tried for each problem.
+const THRESHOLDS: usize = 80;
+/// The least distance, in points, between one model for all and the fluid bound of which a share is told.
+const DISTANCE: f64 = 0.5;
+
+struct Case {
+    profile: Profile,
+    demand: Demand,
+    /// The part of what the workers can carry.
+    load: f64,
+}
+
+/// Percent of all requests.
+#[derive(Clone, Copy)]
+struct Figures {
+    right: f64,
+    missed: f64,
+    worth: f64,
+}
+
+struct Outcome {
+    seed: u64,
+    case: Case,
+    planned: Figures,
+    rules: Vec<(&'static str, Figures)>,
+    /// The fluid bound, if the workers can carry the load.
+    bound: Option<f64>,
+    seconds: f64,
+}
+
+fn main() {
+    let number = |i: usize, or: u64| {
+        std::env::args()
+            .nth(i)
+            .map_or(or, |text| text.parse().expect("usage: select_fuzz PROBLEMS [SEED [THREADS]]"))
+    };
+    let (problems, seed, threads) = (number(1, 100), number(2, 1), number(3, 1));
+    let (next, outcomes) = (Mutex::new(seed..seed + problems), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let Some(seed) = next.lock().expect("no panic").next() else { break };
+                    let outcome = play(seed);
+                    outcomes.lock().expect("no panic").push(outcome);
+                }
+            });
+        }
+    });
+    let mut outcomes = outcomes.into_inner().expect("no panic");
+    outcomes.sort_by_key(|outcome: &Outcome| outcome.seed);
+    print(&outcomes);
+}
+
+/// A random problem, always the same for the same seed.
+fn case(seed: u64) -> Case {
+    let mut draws = Poisson::new(1.0, seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let mut between = |low: f64, high: f64| low + (high - low) * draws.unit();
+    let count = between(2.0, 12.999) as usize;
+    let batch = between(0.0, 33f64.ln()).exp().min(32.0) as usize;
+    let workers = between(0.0, 101f64.ln()).exp().min(100.0) as usize;
+    let load = between(0.05, 1.5);
+    // Of the fastest model: one request, and each more beside it.
+    let mut first = SLO.as_secs_f64() * between(0.02f64.ln(), 0.4f64.ln()).exp();
+    let mut more = between(0.05, 0.9);
+    let mut accuracy = between(0.3, 0.8);
+    let mut models = Vec::new();
+    for _ in 0..count {
+        let span = |b: usize| Span::from_nanos((1e9 * first * (1.0 + more * b as f64)) as u64);
+        let times: Vec<Span> = (0..batch).map(span).collect();
+        models.push(Variant { accuracy, profile: LatencyProfile::new(&times).expect("times that rise") });
+        first *= between(1.05, 2.0);
+        more = (more * between(0.8, 1.25)).min(1.0);
+        accuracy += (0.98 - accuracy) * between(0.02, 0.4);
+    }
+    let profile = Profile::new(SLO, models).expect("the first model is fast enough");
+    let carried = profile.quickest() * workers as f64;
+    Case { profile, demand: Demand { load: load * carried, workers, order: Order::NewestToo }, load }
+}
+
+fn play(seed: u64) -> Outcome {
+    let case = case(seed);
+    let Case { ref profile, demand, .. } = case;
+    let now = || clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = |since| {
+        let spent: rustix::time::Timespec = now() - since;
+        spent.tv_sec as f64 + 1e-9 * spent.tv_nsec as f64
+    };
+    let start = now();
+    let planned = plan(profile, demand, Effort::default()).expect("a plan").policy;
+    let seconds = seconds(start);
+    let arrivals: Vec<Instant> = Poisson::new(demand.load, !seed).take(REQUESTS).collect();
+    let of = |policy: &Policy| {
+        let counted = arrivals[REQUESTS / 10]..arrivals[REQUESTS - 1];
+        figures(&trial(profile, policy, demand.workers, arrivals.iter().copied(), counted))
+    };
+    let models = 0..profile.models().len();
+    let mut rules =
+        vec![("greedy", of(&Policy::greedy(profile))), ("fastest", of(&Policy::single(profile, 0)))];
+    rules.extend(models.map(|model| ("static", of(&Policy::single(profile, model)))));
+    rules.extend(thresholds(&case, seed).iter().map(|policy| ("two thresholds", of(policy))));
+    let bound = fluid(profile, SLO, demand.per_request()).map(|bound| 100.0 * bound.accuracy);
+    Outcome { seed, planned: of(&planned), rules, bound, seconds, case }
+}
+
+/// The best rules with two thresholds of many, on other arrivals than those on which they are compared.
+fn thresholds(case: &Case, seed: u64) -> Vec<Policy> {
+    let Case { profile, demand, .. } = case;
+    let mut draws = Poisson::new(1.0, seed ^ 0x5A5A);
+    let arrivals: Vec<Instant> = Poisson::new(demand.load, seed ^ 0xA5A5).take(4000).collect();
+    let count = profile.models().len() as f64;
+    let mut tried: Vec<_> = (0..THRESHOLDS)
+        .map(|_| {
+            let mut models = [0; 3].map(|_| (draws.unit() * count) as usize);
+            models.sort_unstable_by(|a, b| b.cmp(a));
+            // As many as come within the objective, or as there are workers, and less.
+            let scale = (demand.load * SLO.as_secs_f64()).max(demand.workers as f64);
+            let mut at = [0; 2].map(|_| (scale * (1.5 * draws.unit().powi(2) - 0.3)).round() as i64);
+            at.sort_unstable();
+            let policy = Policy::thresholds(profile, models, at);
+            let counted = arrivals[400]..arrivals[3999];
+            let score = trial(profile, &policy, demand.workers, arrivals.iter().copied(), counted);
+            (score.worth(), policy)
+        })
+        .collect();
+    tried.sort_by(|a, b| b.0.total_cmp(&a.0));
+    tried.into_iter().take(3).map(|(_, policy)| policy).collect()
+}
+
+fn figures(score: &Score) -> Figures {
+    Figures { right: 100.0 * score.right(), missed: 100.0 * score.violations(), worth: 100.0 * score.worth() }
+}
+
+impl Outcome {
+    fn best(&self, name: &str) -> Figures {
+        let all = self.rules.iter().filter(|(of, _)| name.is_empty() || *of == name);
+        all.map(|(_, figures)| *figures).max_by(|a, b| a.worth.total_cmp(&b.worth)).expect("rules")
+    }
+
+    /// By how many more right answers, or fewer misses, a rule is better that is no worse in the other.
+    fn below(&self) -> (f64, f64) {
+        let Figures { right, missed, .. } = self.planned;
+        let more =
+            self.rules.iter().filter(|(_, rule)| rule.missed <= missed).map(|(_, rule)| rule.right - right);
+        let fewer =
+            self.rules.iter().filter(|(_, rule)| rule.right >= right).map(|(_, rule)| missed - rule.missed);
+        (more.fold(0.0, f64::max), fewer.fold(0.0, f64::max))
+    }
+
+    /// The share of the distance from the best model for all to the fluid bound that the plan closes, in percent.
+    fn closed(&self) -> Option<f64> {
+        let from = self.best("static").right;
+        let distance = self.bound? - from;
+        (distance > DISTANCE).then(|| 100.0 * (self.planned.right - from) / distance)
+    }
+}
+
+fn print(outcomes: &[Outcome]) {
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let most = |of: &[f64]| of.iter().copied().fold(0.0, f64::max);
+    println!(
+        "| load | problems | distance closed, % | of | least | below a rule, points | misses, % | beyond {TOLERANCE} | CPU s, mean | most |"
+    );
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    let line = |name: String, of: Vec<&Outcome>| {
+        let all = |value: &dyn Fn(&Outcome) -> f64| of.iter().map(|o| value(o)).collect::<Vec<_>>();
+        let closed: Vec<f64> = of.iter().filter_map(|o| o.closed()).collect();
+        let beyond = of
+            .iter()
+            .filter(|o| {
+                let (more, fewer) = o.below();
+                more.max(fewer) > TOLERANCE
+            })
+            .count();
+        println!(
+            "| {name} | {} | {:.1} | {} | {:.1} | {:.2} | {:.2} | {beyond} | {:.2} | {:.2} |",
+            of.len(),
+            mean(&closed),
+            closed.len(),
+            closed.iter().copied().fold(f64::INFINITY, f64::min),
+            most(&all(&|o| o.below().0)),
+            most(&all(&|o| o.below().1)),
+            mean(&all(&|o| o.seconds)),
+            most(&all(&|o| o.seconds)),
+        );
+    };
+    let mut from = 0.05;
+    for to in LOADS {
+        line(
+            format!("{from} to {to}"),
+            outcomes.iter().filter(|o| (from..to).contains(&o.case.load)).collect(),
+        );
+        from = to;
+    }
+    line("all".to_owned(), outcomes.iter().collect());
+    println!();
+    for o in outcomes {
+        let (more, fewer) = o.below();
+        if more.max(fewer) > TOLERANCE || o.closed().is_some_and(|closed| closed < 60.0) {
+            let Case { profile, demand, load } = &o.case;
+            let (batch, models) = (profile.largest_batch(), profile.models().len());
+            println!(
+                "seed {}: {models} models, {} workers, batches of {batch}, load {load:.2}: {:.2} right, {:.2} missed; below by {more:.2} and {fewer:.2}, closed {:.0}, bound {:.2}",
+                o.seed,
+                demand.workers,
+                o.planned.right,
+                o.planned.missed,
+                o.closed().unwrap_or(f64::NAN),
+                o.bound.unwrap_or(f64::NAN)
+            );
+            for name in ["greedy", "fastest", "static", "two thresholds"] {
+                let best = o.best(name);
+                println!("    {name}: {:.2} right, {:.2} missed", best.right, best.missed);
+            }
+        }
+    }
+}
