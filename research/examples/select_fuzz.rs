@@ -2,21 +2,23 @@
 
 use std::sync::Mutex;
 
-use research::select::{Demand, Effort, Order, Policy, Profile, Score, fluid, plan, trial};
+use research::select::{Demand, Effort, Order, Policy, Profile, Score, fluid, plan, plan_thresholds, trial};
 use rt_core::{Instant, LatencyProfile, Span, Variant};
 use rustix::time::{ClockId, clock_gettime};
 use virtual_time::Poisson;
 
 /// The objective of every problem: only ratios of times count.
 const SLO: Span = Span::from_millis(100);
-/// Requests on which all are compared, after a tenth of them that do not count.
-const REQUESTS: usize = 30_000;
+/// Requests on which all are compared, at least, and for how many times the objective; a third of them comes first and does
+/// not count.
+const REQUESTS: usize = 45_000;
+const OBJECTIVES: f64 = 18.0;
 /// Upper ends of the loads that are told together; 1 is what the workers carry in the batches that take least for each request.
 const LOADS: [f64; 7] = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5];
 /// By how much a rule may be better: right answers, and misses, in percent of the requests.
 const TOLERANCE: f64 = 0.2;
-/// Rules with two thresholds that are tried for each problem.
-const THRESHOLDS: usize = 80;
+/// What is put into the best rule with two thresholds.
+const THRESHOLDS: Effort = Effort { tries: 150, requests: 8000, seed: 2 };
 /// The least distance, in points, between one model for all and the fluid bound of which a share is told.
 const DISTANCE: f64 = 0.5;
 
@@ -106,42 +108,20 @@ fn play(seed: u64) -> Outcome {
     let start = now();
     let planned = plan(profile, demand, Effort::default()).expect("a plan").policy;
     let seconds = seconds(start);
-    let arrivals: Vec<Instant> = Poisson::new(demand.load, !seed).take(REQUESTS).collect();
+    let requests = REQUESTS.max((OBJECTIVES * demand.load * SLO.as_secs_f64()) as usize);
+    let arrivals: Vec<Instant> = Poisson::new(demand.load, !seed).take(requests).collect();
     let of = |policy: &Policy| {
-        let counted = arrivals[REQUESTS / 10]..arrivals[REQUESTS - 1];
+        let counted = arrivals[requests / 3]..arrivals[requests - 1];
         figures(&trial(profile, policy, demand.workers, arrivals.iter().copied(), counted))
     };
     let models = 0..profile.models().len();
     let mut rules =
         vec![("greedy", of(&Policy::greedy(profile))), ("fastest", of(&Policy::single(profile, 0)))];
     rules.extend(models.map(|model| ("static", of(&Policy::single(profile, model)))));
-    rules.extend(thresholds(&case, seed).iter().map(|policy| ("two thresholds", of(policy))));
+    let tuned = plan_thresholds(profile, demand, THRESHOLDS).expect("a plan").policy;
+    rules.push(("two thresholds", of(&tuned)));
     let bound = fluid(profile, SLO, demand.per_request()).map(|bound| 100.0 * bound.accuracy);
     Outcome { seed, planned: of(&planned), rules, bound, seconds, case }
-}
-
-/// The best rules with two thresholds of many, on other arrivals than those on which they are compared.
-fn thresholds(case: &Case, seed: u64) -> Vec<Policy> {
-    let Case { profile, demand, .. } = case;
-    let mut draws = Poisson::new(1.0, seed ^ 0x5A5A);
-    let arrivals: Vec<Instant> = Poisson::new(demand.load, seed ^ 0xA5A5).take(4000).collect();
-    let count = profile.models().len() as f64;
-    let mut tried: Vec<_> = (0..THRESHOLDS)
-        .map(|_| {
-            let mut models = [0; 3].map(|_| (draws.unit() * count) as usize);
-            models.sort_unstable_by(|a, b| b.cmp(a));
-            // As many as come within the objective, or as there are workers, and less.
-            let scale = (demand.load * SLO.as_secs_f64()).max(demand.workers as f64);
-            let mut at = [0; 2].map(|_| (scale * (1.5 * draws.unit().powi(2) - 0.3)).round() as i64);
-            at.sort_unstable();
-            let policy = Policy::thresholds(profile, models, at);
-            let counted = arrivals[400]..arrivals[3999];
-            let score = trial(profile, &policy, demand.workers, arrivals.iter().copied(), counted);
-            (score.worth(), policy)
-        })
-        .collect();
-    tried.sort_by(|a, b| b.0.total_cmp(&a.0));
-    tried.into_iter().take(3).map(|(_, policy)| policy).collect()
 }
 
 fn figures(score: &Score) -> Figures {

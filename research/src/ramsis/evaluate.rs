@@ -4,7 +4,7 @@ use super::RamsisError;
 use super::error::refuse;
 use super::policy::Policy;
 use super::problem::{Choice, Problem};
-use super::spec::Flavour;
+use super::solve::DAMPED;
 use super::work::Work;
 
 /// Steps at most.
@@ -88,14 +88,16 @@ impl Problem {
             let sum: f64 = next.iter().sum();
             next.iter_mut().for_each(|share| *share /= sum);
             residual = next.iter().zip(shares.iter()).map(|(a, b)| (a - b).abs()).sum();
-            std::mem::swap(&mut next, shares);
+            for (share, next) in shares.iter_mut().zip(&next) {
+                *share += DAMPED * (next - *share);
+            }
             if residual <= settled {
                 break;
             }
         }
         let mut sums = Sums::default();
-        for ((state, choice), &share) in chosen.iter().enumerate().zip(shares.iter()) {
-            sums.add(self, state, choice, share);
+        for (choice, &share) in chosen.iter().zip(shares.iter()) {
+            sums.add(self, choice, share);
         }
         sums.evaluation(residual)
     }
@@ -113,15 +115,11 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, problem: &Problem, state: usize, choice: &Choice, share: f64) {
+    fn add(&mut self, problem: &Problem, choice: &Choice, share: f64) {
         let batch = f64::from(choice.action.batch);
         let accuracy = problem.spec.models.get(usize::from(choice.action.model)).map(|model| model.accuracy);
         let on_time = accuracy.filter(|_| choice.on_time);
-        self.requests += share * batch;
-        if state == problem.layout.full() && matches!(problem.spec.flavour, Flavour::Requests { .. }) {
-            // At least one did not fit.
-            self.requests += share;
-        }
+        self.requests += share * (batch + choice.lost);
         let Some(served) = accuracy.map(|_| batch) else { return };
         self.decisions += share;
         self.served += share * served;

@@ -80,17 +80,14 @@ impl Problem {
     /// The best policy where a miss costs `price`; `ratio` is reached in any case.
     fn at_price(&self, price: f64, ratio: f64, search: &mut Search, shares: &mut Vec<f64>) -> Priced {
         let close = CLOSE * price.max(1.0);
-        let full = self.layout.full();
-        let requests = |state: usize, choice: &Choice| {
-            f64::from(choice.action.batch) + f64::from(u8::from(state == full))
-        };
-        let missed = |state: usize, choice: &Choice| {
+        let requests = |choice: &Choice| f64::from(choice.action.batch) + choice.lost;
+        let missed = |choice: &Choice| {
             let dropped =
                 if choice.action.model == Action::DROP { f64::from(choice.action.batch) } else { 0.0 };
-            dropped + f64::from(u8::from(state == full))
+            dropped + choice.lost
         };
         let mut attempt = |ratio: f64| {
-            let worth = |s: usize, c: &Choice| c.reward - price * missed(s, c) - ratio * requests(s, c);
+            let worth = |_: usize, c: &Choice| c.reward - price * missed(c) - ratio * requests(c);
             // A choice that surely betters the ratio, and not by little, is good enough to go on from.
             let enough = |(low, high): (f64, f64)| high - low <= close || low > close && high < 2.0 * low;
             let left = MAX_SWEEPS.min(MAX_ALL.saturating_sub(search.sweeps));

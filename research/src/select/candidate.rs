@@ -58,6 +58,8 @@ impl Candidate {
 pub(super) struct Search {
     draws: Poisson,
     models: usize,
+    /// One in so many tries is of thresholds.
+    thresholds: u64,
     /// What is tried first, the last first.
     first: Vec<Candidate>,
     count: u64,
@@ -68,11 +70,16 @@ pub(super) struct Search {
 
 impl Search {
     pub(super) fn new(profile: &Profile, seed: u64) -> Self {
-        let models = profile.models().len();
-        let singles = (0..models).map(|model| Candidate::Thresholds([model; 3], [0.0; 2]));
-        let first = singles.chain([Candidate::Greedy]).chain(STARTS.map(Candidate::Priced)).collect();
-        let draws = Poisson::new(1.0, seed);
-        Self { draws, models, first, count: 0, rules: Vec::new(), priced: Vec::new() }
+        let mut search = Self { thresholds: THRESHOLDS, ..Self::of_thresholds(profile, seed) };
+        search.first.extend([Candidate::Greedy].into_iter().chain(STARTS.map(Candidate::Priced)));
+        search
+    }
+
+    /// Of single models and thresholds alone.
+    pub(super) fn of_thresholds(profile: &Profile, seed: u64) -> Self {
+        let (models, draws) = (profile.models().len(), Poisson::new(1.0, seed));
+        let first = (0..models).map(|model| Candidate::Thresholds([model; 3], [0.0; 2])).collect();
+        Self { draws, models, thresholds: 1, first, count: 0, rules: Vec::new(), priced: Vec::new() }
     }
 
     /// What to try when this part of all tries is done.
@@ -81,7 +88,7 @@ impl Search {
             return first;
         }
         self.count += 1;
-        let list = if self.count.is_multiple_of(THRESHOLDS) { &self.rules } else { &self.priced };
+        let list = if self.count.is_multiple_of(self.thresholds) { &self.rules } else { &self.priced };
         let elite = list.len().min(ELITE);
         let chosen = list.get((self.draws.unit() * elite as f64) as usize).filter(|_| done > FRESH);
         let chosen = chosen.map(|(_, candidate)| *candidate);
@@ -95,7 +102,7 @@ impl Search {
                 }
                 Candidate::Thresholds(models, self.vary(numbers, width))
             }
-            _ if self.count.is_multiple_of(THRESHOLDS) => {
+            _ if self.count.is_multiple_of(self.thresholds) => {
                 let mut models = [(); 3].map(|()| self.below(self.models));
                 // The fewer wait the more accurate, mostly.
                 models.sort_unstable_by(|a, b| b.cmp(a));
@@ -111,10 +118,12 @@ impl Search {
         list.insert(list.partition_point(|(other, _)| *other >= worth), (worth, candidate));
     }
 
-    /// The best prices, so many, and a fifth as many rules.
+    /// The best of all, one after the other.
     pub(super) fn best(&self, count: usize) -> Vec<Candidate> {
-        let rules = self.rules.iter().take(count / 5);
-        rules.chain(self.priced.iter().take(count)).map(|(_, candidate)| *candidate).collect()
+        let mut all: Vec<_> =
+            self.rules.iter().take(count.div_ceil(5)).chain(self.priced.iter().take(count)).collect();
+        all.sort_by(|a, b| b.0.total_cmp(&a.0));
+        all.into_iter().take(count).map(|(_, candidate)| *candidate).collect()
     }
 
     fn vary<const N: usize>(&mut self, mut numbers: [f64; N], width: f64) -> [f64; N] {

@@ -15,7 +15,7 @@ mod score;
 pub use ceiling::ceiling;
 pub use decision::{Decision, Demand, DemandError, MAX_LOAD, MAX_SELECT_WORKERS, Order, State, Take, Tuning};
 pub use fluid::{Choice, Fluid, fluid};
-pub use plan::{Effort, Plan, plan};
+pub use plan::{Effort, Plan, plan, plan_thresholds};
 pub use policy::Policy;
 pub use profile::{MAX_MODELS, MAX_SLO, Profile, ProfileError};
 pub use score::{Score, trial};

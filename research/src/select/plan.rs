@@ -14,24 +14,29 @@ use super::score::trial;
 /// A policy is tried at this multiple of its load too: loads are estimates.
 const STRESS: f64 = 1.03;
 /// What that counts, beside the load itself.
-const STRESSED: f64 = 0.1;
+const STRESSED: f64 = 0.05;
 /// How many arrivals follow the last that counts.
 const AFTER: usize = 64;
-/// The first tries last for so many times the objective at least, as far as requests allow.
-const OBJECTIVES: f64 = 12.0;
+/// A trial lasts for so many times the objective at least: so long it takes until it does not matter that all workers
+/// were free at first.
+const OBJECTIVES: f64 = 8.0;
 /// The first tries have one in so many of the requests, if that is long enough.
 const SHORTER: usize = 4;
-/// How many of the best are tried again on all of the requests, and then on [`LONGER`] times as many.
-const AGAIN: [usize; 2] = [60, 12];
-const LONGER: usize = 3;
+/// The last have so many times as many.
+const LONGER: usize = 6;
+/// How many of the best are tried again, and how many of these on the longest trial; where trials must be long, fewer, but so
+/// many at least.
+const AGAIN: [(usize, usize); 2] = [(60, 12), (12, 4)];
+/// Where trials must be long, there are fewer tries, but this part of them at least.
+const LEAST: usize = 16;
 
 /// How much work to put into a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
-    /// How many policies to try, at least 1, each on a quarter of the requests. Where so few come within a few times the objective
-    /// that a trial must be longer, fewer are tried.
+    /// How many policies to try, at least 1, each on a quarter of the requests. Where more than that come within 8 times the
+    /// objective, trials are so long and fewer, but not below one in 16.
     pub tries: usize,
-    /// On how many requests the best 60 are tried again, at least 1, and the best 12 of these on three times as many.
+    /// On how many requests the best are tried again, at least 1, and the best of these on six times as many.
     pub requests: usize,
     /// The seed of all draws.
     pub seed: u64,
@@ -63,6 +68,24 @@ impl Default for Effort {
 /// # Errors
 /// [`DemandError`] for the first value that is outside its range.
 pub fn plan(profile: &Profile, demand: Demand, effort: Effort) -> Result<Plan, DemandError> {
+    search(profile, demand, effort, Search::new(profile, effort.seed))
+}
+
+/// The best rule with two thresholds that was found for `demand`, as [`plan()`] finds the best of all:
+/// [`Policy::thresholds`].
+///
+/// # Errors
+/// [`DemandError`] for the first value that is outside its range.
+pub fn plan_thresholds(profile: &Profile, demand: Demand, effort: Effort) -> Result<Plan, DemandError> {
+    search(profile, demand, effort, Search::of_thresholds(profile, effort.seed))
+}
+
+fn search(
+    profile: &Profile,
+    demand: Demand,
+    effort: Effort,
+    mut search: Search,
+) -> Result<Plan, DemandError> {
     demand.check()?;
     if effort.tries == 0 {
         return Err(DemandError::Tries);
@@ -71,29 +94,30 @@ pub fn plan(profile: &Profile, demand: Demand, effort: Effort) -> Result<Plan, D
         return Err(DemandError::Requests);
     }
     let Effort { tries, requests, seed } = effort;
-    let within = (OBJECTIVES * demand.load * profile.slo().as_secs_f64()) as usize;
-    let length = within.clamp(requests.div_ceil(SHORTER), requests);
-    let tries = (tries as u64 * requests.div_ceil(SHORTER) as u64).div_ceil(length as u64);
-    let mut search = Search::new(profile, seed);
-    let mut course = Course::new(demand, length, seed ^ 1);
+    let longest = (OBJECTIVES * demand.load * profile.slo().as_secs_f64()) as usize;
+    // As many tries of that length as are no more work than all with so many requests, or the least.
+    let course = |requests: usize, (tries, least): (usize, usize), seed| {
+        let length = requests.max(longest);
+        let tries = (tries as u128 * requests as u128 / length as u128) as usize;
+        (Course::new(demand, length, seed), tries.max(least))
+    };
+    let (short, tries) = course(requests.div_ceil(SHORTER), (tries, tries.div_ceil(LEAST)), seed ^ 1);
     for index in 0..tries {
         let candidate = search.next(index as f64 / tries as f64);
-        search.tried(candidate, course.of(profile, &candidate.policy(profile, demand)).worth);
+        search.tried(candidate, short.of(profile, &candidate.policy(profile, demand)).worth);
     }
-    let mut left = search.best(AGAIN[0]);
+    let mut left = search.best(AGAIN[0].0);
     let mut best = None;
-    for (again, (count, seed)) in
-        AGAIN.into_iter().zip([(requests, seed ^ 2), (requests.saturating_mul(LONGER), seed ^ 3)])
+    for (count, again, seed) in
+        [(requests, AGAIN[0], seed ^ 2), (requests.saturating_mul(LONGER), AGAIN[1], seed ^ 3)]
     {
+        let (course, again) = course(count, again, seed);
         left.truncate(again);
-        course = Course::new(demand, count, seed);
-        let mut trials: Vec<(Trial, Candidate)> = left
-            .iter()
-            .map(|candidate| (course.of(profile, &candidate.policy(profile, demand)), *candidate))
-            .collect();
+        let of = |candidate: &Candidate| (course.of(profile, &candidate.policy(profile, demand)), *candidate);
+        let mut trials: Vec<(Trial, Candidate)> = left.iter().map(of).collect();
         trials.sort_by(|a, b| b.0.worth.total_cmp(&a.0.worth));
-        left = trials.iter().map(|&(_, candidate)| candidate).collect();
         best = trials.first().copied();
+        left = trials.into_iter().map(|(_, candidate)| candidate).collect();
     }
     let (Trial { accuracy, violations, .. }, candidate) = best.ok_or(DemandError::Tries)?;
     let bound = fluid(profile, profile.slo(), demand.per_request());
