@@ -39,6 +39,10 @@ pub(super) enum Candidate {
 }
 
 impl Candidate {
+    pub(super) fn is_priced(&self) -> bool {
+        matches!(self, Self::Priced(_))
+    }
+
     pub(super) fn policy(&self, profile: &Profile, demand: Demand) -> Policy {
         match *self {
             Self::Greedy => Policy::greedy(profile),
@@ -114,16 +118,13 @@ impl Search {
 
     /// How good a candidate was.
     pub(super) fn tried(&mut self, candidate: Candidate, worth: f64) {
-        let list = if matches!(candidate, Candidate::Priced(_)) { &mut self.priced } else { &mut self.rules };
+        let list = if candidate.is_priced() { &mut self.priced } else { &mut self.rules };
         list.insert(list.partition_point(|(other, _)| *other >= worth), (worth, candidate));
     }
 
-    /// The best of all, one after the other.
-    pub(super) fn best(&self, count: usize) -> Vec<Candidate> {
-        let mut all: Vec<_> =
-            self.rules.iter().take(count.div_ceil(5)).chain(self.priced.iter().take(count)).collect();
-        all.sort_by(|a, b| b.0.total_cmp(&a.0));
-        all.into_iter().take(count).map(|(_, candidate)| *candidate).collect()
+    /// Rules and prices, the best first.
+    pub(super) fn tries(self) -> [Vec<Candidate>; 2] {
+        [self.rules, self.priced].map(|list| list.into_iter().map(|(_, candidate)| candidate).collect())
     }
 
     fn vary<const N: usize>(&mut self, mut numbers: [f64; N], width: f64) -> [f64; N] {

@@ -17,15 +17,14 @@ const STRESS: f64 = 1.03;
 const STRESSED: f64 = 0.05;
 /// How many arrivals follow the last that counts.
 const AFTER: usize = 64;
-/// A trial lasts for so many times the objective at least: so long it takes until it does not matter that all workers
-/// were free at first.
-const OBJECTIVES: f64 = 8.0;
-/// The first tries have one in so many of the requests, if that is long enough.
+/// The first tries have one in so many of the requests, and the last so many times as many.
 const SHORTER: usize = 4;
-/// The last have so many times as many.
 const LONGER: usize = 6;
-/// How many of the best are tried again, and how many of these on the longest trial; where trials must be long, fewer, but so
-/// many at least.
+/// A trial lasts for so many times the objective at least, first, again and at last: so long it takes until a queue that grows
+/// is seen to.
+const OBJECTIVES: [f64; 3] = [8.0, 16.0, 32.0];
+/// How many of the best are tried again, and how many of these at last; where trials must be long, fewer, but so many at
+/// least. A quarter as many rules are tried beside them.
 const AGAIN: [(usize, usize); 2] = [(60, 12), (12, 4)];
 /// Where trials must be long, there are fewer tries, but this part of them at least.
 const LEAST: usize = 16;
@@ -34,7 +33,7 @@ const LEAST: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
     /// How many policies to try, at least 1, each on a quarter of the requests. Where more than that come within 8 times the
-    /// objective, trials are so long and fewer, but not below one in 16.
+    /// objective, trials are so long, and fewer: one in 16 at least.
     pub tries: usize,
     /// On how many requests the best are tried again, at least 1, and the best of these on six times as many.
     pub requests: usize,
@@ -94,30 +93,29 @@ fn search(
         return Err(DemandError::Requests);
     }
     let Effort { tries, requests, seed } = effort;
-    let longest = (OBJECTIVES * demand.load * profile.slo().as_secs_f64()) as usize;
-    // As many tries of that length as are no more work than all with so many requests, or the least.
-    let course = |requests: usize, (tries, least): (usize, usize), seed| {
-        let length = requests.max(longest);
+    // As many tries of what lasts long enough as are no more work than all of so few requests, or the least.
+    let course = |stage: usize, requests: usize, (tries, least): (usize, usize)| {
+        let within = OBJECTIVES[stage] * demand.load * profile.slo().as_secs_f64();
+        let length = requests.max(within as usize);
         let tries = (tries as u128 * requests as u128 / length as u128) as usize;
-        (Course::new(demand, length, seed), tries.max(least))
+        (Course::new(demand, length, seed ^ (stage as u64 + 1)), tries.max(least))
     };
-    let (short, tries) = course(requests.div_ceil(SHORTER), (tries, tries.div_ceil(LEAST)), seed ^ 1);
+    let (short, tries) = course(0, requests.div_ceil(SHORTER), (tries, tries.div_ceil(LEAST)));
     for index in 0..tries {
         let candidate = search.next(index as f64 / tries as f64);
         search.tried(candidate, short.of(profile, &candidate.policy(profile, demand)).worth);
     }
-    let mut left = search.best(AGAIN[0].0);
+    let [mut rules, mut priced] = search.tries();
     let mut best = None;
-    for (count, again, seed) in
-        [(requests, AGAIN[0], seed ^ 2), (requests.saturating_mul(LONGER), AGAIN[1], seed ^ 3)]
-    {
-        let (course, again) = course(count, again, seed);
-        left.truncate(again);
-        let of = |candidate: &Candidate| (course.of(profile, &candidate.policy(profile, demand)), *candidate);
-        let mut trials: Vec<(Trial, Candidate)> = left.iter().map(of).collect();
+    for (stage, requests) in [(1, requests), (2, requests.saturating_mul(LONGER))] {
+        let (course, again) = course(stage, requests, AGAIN[stage - 1]);
+        priced.truncate(again);
+        rules.truncate(again / 4 + 1);
+        let of = |candidate: Candidate| (course.of(profile, &candidate.policy(profile, demand)), candidate);
+        let mut trials: Vec<(Trial, Candidate)> = rules.into_iter().chain(priced).map(of).collect();
         trials.sort_by(|a, b| b.0.worth.total_cmp(&a.0.worth));
         best = trials.first().copied();
-        left = trials.into_iter().map(|(_, candidate)| candidate).collect();
+        (priced, rules) = trials.into_iter().map(|(_, candidate)| candidate).partition(Candidate::is_priced);
     }
     let (Trial { accuracy, violations, .. }, candidate) = best.ok_or(DemandError::Tries)?;
     let bound = fluid(profile, profile.slo(), demand.per_request());

@@ -71,7 +71,7 @@ impl Priced {
             prospects: Prospect::all(profile, &fluid, demand.load, comes),
             drain_age: (tuning.drain * lost_age as f64) as u64,
             lost_age,
-            recheck: Span::from_nanos((slo.as_nanos() >> 8).max(1)),
+            recheck: Span::from_nanos((slo.as_nanos() >> 6).max(1)),
             tuning,
         }
     }
@@ -135,7 +135,9 @@ impl Priced {
         if !patient || value > hold[usize::from(state.free > 1)] {
             return Decision::Start { model, batch, take };
         }
-        Decision::Wait { until: Some(state.now + self.recheck) }
+        // Less and less can be in time, so nothing is worth more before the patience is over or something happens.
+        let over = (self.tuning.patience.as_nanos() + 1).min(self.drain_age);
+        Decision::Wait { until: Some(state.now + Span::from_nanos(over - age)) }
     }
 
     /// Until when to keep the last free worker for a batch that is still forming, if that beats a batch of `value`.

@@ -1,5 +1,7 @@
 //! The fluid bound against brute force, decisions over random profiles and queues, and whole trials.
 
+mod cases;
+
 use proptest::prelude::*;
 use rt_core::{Instant, LatencyProfile, MissReason, Outcome, Span, Variant};
 use std::ops::Range;
