@@ -11,7 +11,7 @@ use virtual_time::Poisson;
 const SLO: Span = Span::from_millis(100);
 /// Requests on which all are compared, at least, and for how many times the objective; a third of them comes first and does
 /// not count.
-const REQUESTS: usize = 45_000;
+const REQUESTS: usize = 36_000;
 const OBJECTIVES: f64 = 24.0;
 /// Upper ends of the loads that are told together; 1 is what the workers carry in the batches that take least for each request.
 const LOADS: [f64; 7] = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5];
@@ -22,7 +22,7 @@ const TOLD: f64 = 30.0;
 /// By how much a rule may be better: right answers, and misses, in percent of the requests.
 const TOLERANCE: f64 = 0.2;
 /// What is put into the best rule with two thresholds.
-const THRESHOLDS: Effort = Effort { tries: 150, requests: 8000, seed: 2 };
+const THRESHOLDS: Effort = Effort { tries: 60, requests: 8000, seed: 2 };
 /// The least distance, in points, between one model for all and the fluid bound of which a share is told.
 const DISTANCE: f64 = 0.5;
 

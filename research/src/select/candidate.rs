@@ -4,29 +4,34 @@ use rt_core::Span;
 use virtual_time::Poisson;
 
 use super::decision::{Demand, Tuning};
-use super::fluid::fluid;
 use super::policy::Policy;
+use super::priced::price;
 use super::profile::Profile;
 
 /// How many numbers make prices.
 const NUMBERS: usize = 13;
-/// The first tries, in the order that [`prices`] has: prices that never keep a worker waiting for long, and such that keep
-/// the last free worker for batches worth more; what comes during a batch counts or does not.
-const STARTS: [[f64; NUMBERS]; 4] = {
-    let still = [0.5; NUMBERS];
-    let keeping = [0.05, 0.7, 0.05, 0.65, 0.4, 0.5, 0.8, 0.0, 1.0, 0.6, 0.5, 0.5, 0.5];
-    let (mut plain, mut other) = (still, keeping);
-    (plain[10], other[10]) = (0.0, 0.0);
-    let (mut drifting, mut both) = (still, keeping);
-    (drifting[10], both[10]) = (0.8, 0.8);
-    [both, drifting, other, plain]
-};
+/// The first prices, in the order that [`prices`] has: such that never keep a worker waiting for long, and such that keep the
+/// last free worker for batches worth more.
+const STARTS: [[f64; NUMBERS]; 2] =
+    [[0.5; NUMBERS], [0.05, 0.55, 0.05, 0.65, 0.4, 0.5, 0.8, 0.0, 1.0, 0.6, 0.5, 0.5, 0.5]];
+/// Each is tried with all of these last three: what comes during a batch counts or does not, and what has waited for long is
+/// given up early or late, and is served fast before that or not.
+const ENDS: [[f64; 3]; 8] = [
+    [0.0, 0.5, 0.5],
+    [0.8, 0.5, 0.5],
+    [0.8, 0.1, 0.1],
+    [0.8, 0.1, 1.0],
+    [0.8, 0.5, 1.0],
+    [0.8, 0.7, 0.5],
+    [0.0, 0.1, 1.0],
+    [0.0, 1.0, 1.0],
+];
 /// How many of the best prices are varied, and of the best rules.
-const ELITE: usize = 20;
+const ELITE: usize = 12;
 /// One in so many tries is of thresholds.
 const THRESHOLDS: u64 = 6;
 /// The part of the tries that are drawn afresh.
-const FRESH: f64 = 1.0 / 3.0;
+const FRESH: f64 = 0.25;
 
 /// A policy to be tried.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +80,13 @@ pub(super) struct Search {
 impl Search {
     pub(super) fn new(profile: &Profile, seed: u64) -> Self {
         let mut search = Self { thresholds: THRESHOLDS, ..Self::of_thresholds(profile, seed) };
-        search.first.extend([Candidate::Greedy].into_iter().chain(STARTS.map(Candidate::Priced)));
+        search.first.push(Candidate::Greedy);
+        for end in ENDS {
+            for mut start in STARTS {
+                start[NUMBERS - end.len()..].copy_from_slice(&end);
+                search.first.push(Candidate::Priced(start));
+            }
+        }
         search
     }
 
@@ -167,9 +178,7 @@ fn prices(profile: &Profile, demand: Demand, numbers: [f64; NUMBERS]) -> Tuning 
     let few = 1.0 / (demand.workers as f64).sqrt();
     let reserve = between(0.01, 0.1 + 0.4 * few, reserve);
     // The mean batch and the mean time of a batch in the best mix give the scale of the stock.
-    let limit = Span::from_nanos((profile.slo().as_nanos() as f64 * (1.0 - reserve)) as u64);
-    let mix = fluid(profile, limit, per_request)
-        .map_or([1.0, 1.0], |f| f.mix.map(|(choice, part)| part / choice.batch as f64));
+    let mix = price(profile, reserve, per_request).mix.map(|(choice, part)| part / choice.batch as f64);
     let batch = 1.0 / (mix[0] + mix[1]).min(1.0);
     let share = between(0.0, 1.2, share) * batch;
     let horizon = slo * between(0.02, 0.35, horizon);

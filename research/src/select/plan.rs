@@ -17,8 +17,7 @@ const STRESS: f64 = 1.03;
 const STRESSED: f64 = 0.05;
 /// How many arrivals follow the last that counts.
 const AFTER: usize = 64;
-/// The first tries have one in so many of the requests, and the last so many times as many.
-const SHORTER: usize = 4;
+/// The last tries have so many times as many requests.
 const LONGER: usize = 6;
 /// A trial lasts for so many times the objective at least, first, again and at last: so long it takes until a queue that grows
 /// is seen to.
@@ -32,10 +31,11 @@ const LEAST: usize = 16;
 /// How much work to put into a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
-    /// How many policies to try, at least 1, each on a quarter of the requests. Where more than that come within 8 times the
-    /// objective, trials are so long, and fewer: one in 16 at least.
+    /// How many policies to try, at least 1. Where more requests come within 8 times the objective than they are to be tried on,
+    /// trials are so long, and fewer: one in 16 at least.
     pub tries: usize,
-    /// On how many requests the best are tried again, at least 1, and the best of these on six times as many.
+    /// On how many requests each, at least 1. The best are tried again on as many others, and the best of these on six times as
+    /// many.
     pub requests: usize,
     /// The seed of all draws.
     pub seed: u64,
@@ -56,7 +56,7 @@ pub struct Plan {
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { tries: 1000, requests: 16_000, seed: 1 }
+        Self { tries: 400, requests: 16_000, seed: 1 }
     }
 }
 
@@ -100,7 +100,7 @@ fn search(
         let tries = (tries as u128 * requests as u128 / length as u128) as usize;
         (Course::new(demand, length, seed ^ (stage as u64 + 1)), tries.max(least))
     };
-    let (short, tries) = course(0, requests.div_ceil(SHORTER), (tries, tries.div_ceil(LEAST)));
+    let (short, tries) = course(0, requests, (tries, tries.div_ceil(LEAST)));
     for index in 0..tries {
         let candidate = search.next(index as f64 / tries as f64);
         search.tried(candidate, short.of(profile, &candidate.policy(profile, demand)).worth);

@@ -43,7 +43,7 @@ struct Batch {
 impl Priced {
     pub(super) fn new(profile: &Profile, demand: Demand, tuning: Tuning) -> Self {
         let per_request = demand.per_request();
-        let fluid = price(profile, per_request, &tuning);
+        let fluid = price(profile, tuning.reserve, per_request / tuning.pressure);
         let slo = profile.slo();
         let comes = tuning.drift / per_request;
         let mut sizes: Vec<Vec<Batch>> = vec![Vec::new(); profile.largest_batch()];
@@ -178,15 +178,16 @@ impl Priced {
     }
 }
 
-/// The price of worker time: the fluid bound's, with some of the objective kept for waiting.
-fn price(profile: &Profile, per_request: f64, tuning: &Tuning) -> Fluid {
+/// The price of worker time: the fluid bound's, with a part of the objective, `reserve`, kept for waiting, of as much time per
+/// request as the workers have, or the least that batches take.
+pub(super) fn price(profile: &Profile, reserve: f64, per_request: f64) -> Fluid {
     let slo = profile.slo().as_nanos();
-    let limit = Span::from_nanos((slo as f64 * (1.0 - tuning.reserve)) as u64);
+    let limit = Span::from_nanos((slo as f64 * (1.0 - reserve)) as u64);
     let least = |limit: Span| {
         profile.within(limit).map(|(_, b, l)| l.as_secs_f64() / b as f64).min_by(f64::total_cmp)
     };
     let limit = if least(limit).is_some() { limit } else { profile.slo() };
-    let time = (per_request / tuning.pressure).max(least(limit).unwrap_or(0.0));
+    let time = per_request.max(least(limit).unwrap_or(0.0));
     fluid(profile, limit, time).unwrap_or(Fluid {
         accuracy: 0.0,
         price: 0.0,
