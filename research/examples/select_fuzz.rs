@@ -12,9 +12,11 @@ const SLO: Span = Span::from_millis(100);
 /// Requests on which all are compared, at least, and for how many times the objective; a third of them comes first and does
 /// not count.
 const REQUESTS: usize = 36_000;
-const OBJECTIVES: f64 = 24.0;
+const OBJECTIVES: f64 = 96.0;
 /// Upper ends of the loads that are told together; 1 is what the workers carry in the batches that take least for each request.
 const LOADS: [f64; 7] = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5];
+/// The table is printed each time that so many problems more are done.
+const STEP: usize = 50;
 /// The most workers that are told together.
 const WORKERS: [usize; 4] = [1, 4, 16, 100];
 /// Problems of which less of the distance is closed, in percent, are told one by one.
@@ -65,13 +67,19 @@ fn main() {
                 loop {
                     let Some(seed) = next.lock().expect("no panic").next() else { break };
                     let outcome = play(seed);
-                    outcomes.lock().expect("no panic").push(outcome);
+                    let mut outcomes = outcomes.lock().expect("no panic");
+                    outcomes.push(outcome);
+                    if outcomes.len().is_multiple_of(STEP) {
+                        println!("{} problems so far:", outcomes.len());
+                        print(&outcomes);
+                    }
                 }
             });
         }
     });
     let mut outcomes = outcomes.into_inner().expect("no panic");
     outcomes.sort_by_key(|outcome: &Outcome| outcome.seed);
+    println!("all problems:");
     print(&outcomes);
 }
 

@@ -29,7 +29,7 @@ const ENDS: [[f64; 3]; 8] = [
 /// How many of the best prices are varied, and of the best rules.
 const ELITE: usize = 12;
 /// One in so many tries is of thresholds.
-const THRESHOLDS: u64 = 6;
+const THRESHOLDS: u64 = 3;
 /// The part of the tries that are drawn afresh.
 const FRESH: f64 = 0.25;
 

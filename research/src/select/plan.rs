@@ -22,6 +22,8 @@ const LONGER: usize = 6;
 /// A trial lasts for so many times the objective at least, first, again and at last: so long it takes until a queue that grows
 /// is seen to.
 const OBJECTIVES: [f64; 3] = [8.0, 16.0, 32.0];
+/// As if no more than so many requests came within the objective.
+const WITHIN: f64 = 125_000.0;
 /// How many of the best are tried again, and how many of these at last; where trials must be long, fewer, but so many at
 /// least. A quarter as many rules are tried beside them.
 const AGAIN: [(usize, usize); 2] = [(60, 12), (12, 4)];
@@ -95,7 +97,7 @@ fn search(
     let Effort { tries, requests, seed } = effort;
     // As many tries of what lasts long enough as are no more work than all of so few requests, or the least.
     let course = |stage: usize, requests: usize, (tries, least): (usize, usize)| {
-        let within = OBJECTIVES[stage] * demand.load * profile.slo().as_secs_f64();
+        let within = OBJECTIVES[stage] * (demand.load * profile.slo().as_secs_f64()).min(WITHIN);
         let length = requests.max(within as usize);
         let tries = (tries as u128 * requests as u128 / length as u128) as usize;
         (Course::new(demand, length, seed ^ (stage as u64 + 1)), tries.max(least))

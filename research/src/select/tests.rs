@@ -335,6 +335,19 @@ fn a_plan_beats_the_best_single_model_and_stays_under_the_ceiling() {
 }
 
 #[test]
+fn misses_cost_more_beyond_one_in_a_thousand() {
+    let of = |answered: u64, refused| {
+        let accuracy_sum = 0.8 * answered as f64;
+        Score { answered, late: 0, refused, accuracy_sum }
+    };
+    let near = |score: &Score, worth: f64| assert!((score.worth() - worth).abs() < 1e-9, "{score:?}");
+    near(&of(10_000, 0), 0.8);
+    near(&of(9_995, 5), 0.8 * 0.9995 - 2.0 * 0.0005);
+    near(&of(9_900, 100), 0.8 * 0.99 - 2.0 * 0.001 - 20.0 * 0.009);
+    assert_eq!(of(0, 0).worth(), 0.0);
+}
+
+#[test]
 fn a_plan_is_the_same_each_time() {
     let demand = Demand { load: 200.0, workers: 4, order: Order::NewestToo };
     let once = plan(&synthetic(), demand, QUICK).expect("a plan");
