@@ -78,7 +78,7 @@ impl Problem {
 
     /// As [`Problem::evaluate`]; `shares` is where to begin, and then the states' long-run
     /// shares, settled when their changes in a step add up to `settled` at most.
-    pub(super) fn weigh(&self, chosen: &[Choice], shares: &mut Vec<f64>, settled: f64) -> Evaluation {
+    pub(super) fn weigh(&self, chosen: &[Choice], shares: &mut [f64], settled: f64) -> Evaluation {
         let mut work = Work::default();
         let mut next = vec![0.0; shares.len()];
         let mut residual = f64::INFINITY;

@@ -105,7 +105,7 @@ impl Problem {
     }
 
     /// The best policy where a miss costs `price`; `ratio` is reached in any case.
-    fn at_price(&self, price: f64, ratio: f64, search: &mut Search, shares: &mut Vec<f64>) -> Priced {
+    fn at_price(&self, price: f64, ratio: f64, search: &mut Search, shares: &mut [f64]) -> Priced {
         let close = CLOSE * price.max(1.0);
         let requests = |choice: &Choice| f64::from(choice.action.batch) + choice.lost;
         let missed = |choice: &Choice| {

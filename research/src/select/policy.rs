@@ -21,7 +21,7 @@ pub struct Policy {
 enum Rule {
     Priced(Box<Priced>),
     Greedy(Greedy),
-    Thresholds(Thresholds),
+    Thresholds(Box<Thresholds>),
 }
 
 impl Policy {
@@ -51,7 +51,7 @@ impl Policy {
     /// else the third; of models that do not exist the last. Who cannot be in time leaves requests to those behind it.
     #[must_use]
     pub fn thresholds(profile: &Profile, models: [usize; 3], at: [i64; 2]) -> Self {
-        Self::by(profile, Rule::Thresholds(Thresholds::new(profile, models, at)))
+        Self::by(profile, Rule::Thresholds(Box::new(Thresholds::new(profile, models, at))))
     }
 
     /// One model for all, on as many as are in time; what is late is given up.
