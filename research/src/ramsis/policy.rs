@@ -57,15 +57,7 @@ impl Policy {
     /// first.
     #[must_use]
     pub fn constant(problem: &Problem, model: usize) -> Self {
-        let best = |state: usize| {
-            let allowed = problem.choices(state).iter().enumerate();
-            let allowed = allowed.filter(|(_, choice)| usize::from(choice.action.model) <= model);
-            allowed
-                .max_by_key(|(_, choice)| (choice.on_time, choice.action.model))
-                .map_or(0, |(i, _)| i as u16)
-        };
-        let chosen: Vec<u16> = (0..problem.layout.empty()).map(best).collect();
-        Self::new(problem, &chosen)
+        Self::new(problem, &problem.constant(model))
     }
 
     /// Checks what a file says.

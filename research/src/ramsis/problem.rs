@@ -51,6 +51,8 @@ pub(super) struct Choice {
     /// Whether the oldest request of the batch keeps its deadline.
     pub(super) on_time: bool,
     pub(super) next: Next,
+    /// How many requests find the queue full meanwhile, on average: at most, for round robin.
+    pub(super) lost: f64,
 }
 
 /// Where an action leads.
@@ -125,6 +127,7 @@ impl Problem {
         made.ends.push(made.choices.len() as u32);
         made.left.finish();
         made.fill(&rules);
+        made.overflow(|n| arrivals.clock(n));
         Ok(made)
     }
 
@@ -207,7 +210,7 @@ impl Problem {
                 }
                 let action = Action { model: model as u16, batch: batch as u16 };
                 let next = self.after(rules, Taken { clock, time, n, bin, batch });
-                self.choices.push(Choice { action, reward, on_time: true, next });
+                self.choices.push(Choice { action, reward, on_time: true, next, lost: 0.0 });
             }
         }
         let limited = matches!(self.spec.batching, Batching::Limited(_));
@@ -246,7 +249,7 @@ impl Problem {
         };
         let action = Action { model, batch: batch as u16 };
         let next = self.after(rules, Taken { clock, time, n, bin, batch });
-        self.choices.push(Choice { action, reward: 0.0, on_time: false, next });
+        self.choices.push(Choice { action, reward: 0.0, on_time: false, next, lost: 0.0 });
     }
 
     fn after(&mut self, rules: &Rules, taken: Taken) -> Next {
@@ -312,4 +315,43 @@ impl Problem {
             self.error = self.error.max(ages[at].1.rows(rules, self.layout, block.time, &mut self.rows));
         }
     }
+
+    /// Works out how many requests each choice loses because the queue is full.
+    fn overflow(&mut self, clock: impl Fn(usize) -> Clock) {
+        let mut full = vec![0.0; self.layout.len()];
+        full[self.layout.full()] = 1.0;
+        let mut work = Work::default();
+        self.pull(&full, &mut work);
+        let queue = self.layout.queue;
+        let more = usize::from(self.spec.flavour == Flavour::Program);
+        let mut choices = std::mem::take(&mut self.choices);
+        for state in 0..self.layout.empty() {
+            let n = if state == self.layout.full() { queue + more } else { state / self.layout.bins + 1 };
+            let Clock { ticks, per_ns } = clock(n.min(queue));
+            let begin = state.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+            for choice in &mut choices[begin..self.ends[state] as usize] {
+                let batch = usize::from(choice.action.batch);
+                let time =
+                    self.spec.models.get(usize::from(choice.action.model)).map_or(0.0, |m| m.latency(batch));
+                let fit = queue - n.saturating_sub(batch);
+                let excess = beyond(per_ns * time / ticks as f64, fit) - more as f64;
+                choice.lost = self.expect(state, choice, &work) * excess;
+            }
+        }
+        self.choices = choices;
+    }
+}
+
+/// By how much a Poisson number of this mean is above `fit` on average if it is above.
+fn beyond(mean: f64, fit: usize) -> f64 {
+    let (mut term, mut sum) = (1.0, 1.0);
+    for i in fit + 2.. {
+        term *= mean / i as f64;
+        sum += term;
+        // All that comes changes nothing any more.
+        if term < 1e-17 * sum || sum > 1e17 {
+            break;
+        }
+    }
+    mean + (fit + 1) as f64 / sum - fit as f64
 }

@@ -26,8 +26,8 @@ const MAX_PRICE: f64 = 1e3;
 const HALVINGS: usize = 12;
 
 impl Problem {
-    /// The policy with the most right answers per request, of those found that miss at most `max_miss`; if there is
-    /// none, the one that misses least.
+    /// The policy with the most right answers per request, of those found that are expected to miss at most `max_miss`; if
+    /// there is none, the one that is expected to miss least. None of one model, nor the greedy one, is expected to do better.
     ///
     /// A miss costs a price, which is raised from nothing until few enough miss, and then lowered again by
     /// bisection (Lagrange's multiplier). For each price the ratio is maximised (W. Dinkelbach, On nonlinear
@@ -73,24 +73,48 @@ impl Problem {
             best.sweeps = sweeps;
             (low, high) = (high, high * 10.0);
         }
+        // Of the policies in between that no price finds, those of one model and the greedy one are known.
+        for model in 0..self.spec.models.len() {
+            let chosen = self.constant(model);
+            let choices = chosen.iter().enumerate().map(|(s, &i)| self.choices(s)[usize::from(i)]);
+            let found = self.weigh(&choices.collect::<Vec<Choice>>(), &mut shares, SETTLED);
+            let better = if found.missed <= max_miss {
+                best.missed(max_miss) || found.right() > best.found.right() + CLOSE
+            } else {
+                found.missed < best.found.missed - CLOSE
+            };
+            if better {
+                let gain = (found.right(), best.gain.1.max(found.right()));
+                best = Priced { chosen, found, gain, sweeps: best.sweeps };
+            }
+        }
         let Priced { chosen, gain, .. } = best;
         Solution { policy: Policy::new(self, &chosen), sweeps: search.sweeps, gain }
     }
 
-    /// The best policy where a miss costs `price`; `ratio` is reached in any case.
-    fn at_price(&self, price: f64, ratio: f64, search: &mut Search, shares: &mut Vec<f64>) -> Priced {
-        let close = CLOSE * price.max(1.0);
-        let full = self.layout.full();
-        let requests = |state: usize, choice: &Choice| {
-            f64::from(choice.action.batch) + f64::from(u8::from(state == full))
+    /// In each state the choice, by its index there, of the last model up to `model` that may be run; if none may, the first.
+    pub(super) fn constant(&self, model: usize) -> Vec<u16> {
+        let best = |state: usize| {
+            let allowed = self.choices(state).iter().enumerate();
+            let allowed = allowed.filter(|(_, choice)| usize::from(choice.action.model) <= model);
+            allowed
+                .max_by_key(|(_, choice)| (choice.on_time, choice.action.model))
+                .map_or(0, |(i, _)| i as u16)
         };
-        let missed = |state: usize, choice: &Choice| {
+        (0..self.layout.empty()).map(best).collect()
+    }
+
+    /// The best policy where a miss costs `price`; `ratio` is reached in any case.
+    fn at_price(&self, price: f64, ratio: f64, search: &mut Search, shares: &mut [f64]) -> Priced {
+        let close = CLOSE * price.max(1.0);
+        let requests = |choice: &Choice| f64::from(choice.action.batch) + choice.lost;
+        let missed = |choice: &Choice| {
             let dropped =
                 if choice.action.model == Action::DROP { f64::from(choice.action.batch) } else { 0.0 };
-            dropped + f64::from(u8::from(state == full))
+            dropped + choice.lost
         };
         let mut attempt = |ratio: f64| {
-            let worth = |s: usize, c: &Choice| c.reward - price * missed(s, c) - ratio * requests(s, c);
+            let worth = |_: usize, c: &Choice| c.reward - price * missed(c) - ratio * requests(c);
             // A choice that surely betters the ratio, and not by little, is good enough to go on from.
             let enough = |(low, high): (f64, f64)| high - low <= close || low > close && high < 2.0 * low;
             let left = MAX_SWEEPS.min(MAX_ALL.saturating_sub(search.sweeps));

@@ -9,6 +9,9 @@ use super::work::Work;
 const PROGRAM_SWEEPS: usize = 100;
 /// Sweeps at most.
 const MAX_SWEEPS: usize = 20_000;
+/// The part of the way to their next values that values are moved: the whole way, values of chains that come back to where they
+/// were every few decisions, as those of an idle worker do, go round for ever.
+pub(super) const DAMPED: f64 = 0.75;
 /// How close to the best possible reward per decision a policy must be proven.
 const CLOSE: f64 = 1e-9;
 
@@ -74,6 +77,7 @@ impl<'a> Search<'a> {
         let problem = self.problem;
         let (empty, lone) = (problem.layout.empty(), problem.layout.lone());
         let paper = problem.spec.flavour == Flavour::Paper;
+        let program = problem.spec.flavour == Flavour::Program;
         let mut gain = (f64::NEG_INFINITY, f64::INFINITY);
         let mut done = 0;
         while done < sweeps && !enough(gain) {
@@ -81,10 +85,12 @@ impl<'a> Search<'a> {
             self.next[empty] = if paper { self.values[lone] } else { self.next[lone] };
             let steps = self.next.iter().zip(&self.values).map(|(next, value)| next - value);
             gain = steps.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), step| (a.min(step), b.max(step)));
-            std::mem::swap(&mut self.values, &mut self.next);
             // Only differences count; large numbers would cost digits.
-            let base = self.values[lone];
-            self.values.iter_mut().for_each(|value| *value -= base);
+            let base = self.next[lone];
+            for (value, next) in self.values.iter_mut().zip(&self.next) {
+                let next = next - base;
+                *value = if program { next } else { *value + DAMPED * (next - *value) };
+            }
             done += 1;
         }
         self.sweeps += done;

@@ -74,8 +74,9 @@ pub enum Flavour {
     /// probability is below the smallest number (all are then the same), and slack bins that leave out a time
     /// whose neighbours are of the same model.
     Program,
-    /// Beyond the paper: accuracy per request, at most a share `max_miss` of requests missed. What is late is never
-    /// run: the oldest request may be dropped in any state, and is if there is no time for it.
+    /// Beyond the paper: accuracy per request, at most a share `max_miss` of requests missed, as [`super::Evaluation`] expects
+    /// it, which is no bound. What is late is never run: the oldest request may be dropped in any state, and is if there is
+    /// no time for it.
     Requests {
         /// The share of requests that may miss their deadlines, 0 to 1.
         max_miss: f64,

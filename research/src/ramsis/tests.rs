@@ -3,6 +3,7 @@
 mod happens;
 mod objectives;
 mod oracle;
+mod overload;
 mod references;
 mod table;
 

@@ -102,6 +102,23 @@ pub struct State<'a> {
     pub longest: Span,
 }
 
+impl State<'_> {
+    /// How many requests wait.
+    pub(super) fn count(&self) -> usize {
+        self.waiting.0.len() + self.waiting.1.len()
+    }
+
+    /// When the oldest of them came.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        self.waiting.0.first().or(self.waiting.1.first()).copied()
+    }
+
+    /// A free worker's share of them, if others are free too.
+    pub(super) fn share(&self) -> usize {
+        self.count().div_ceil(self.free.max(1))
+    }
+}
+
 /// The numbers of a policy that the fluid bound does not give; [`super::plan()`] finds them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tuning {
@@ -113,12 +130,19 @@ pub struct Tuning {
     pub stiffness: f64,
     /// The stock aimed at, in requests.
     pub target: f64,
+    /// How many of the requests that come during a batch, of all over the number of workers, count against it: at least 0.
+    pub drift: f64,
     /// How many requests a worker free now or soon stands for: at least 0.
     pub share: f64,
     /// How far ahead "soon" is.
     pub horizon: Span,
     /// While the oldest request is no older than this, a free worker may wait, and newer requests be taken first.
     pub patience: Span,
+    /// Requests that have waited for longer are given up if more wait than are about to be taken: a part, in 0..=1, of the
+    /// longest after which one can be in time.
+    pub lost: f64,
+    /// When the oldest has waited for this part of that time, in 0..=1, what takes least for each request is taken.
+    pub drain: f64,
     /// What a batch must be worth to be started, in accuracy times requests: on the last free worker, on others.
     pub hold: [f64; 2],
     /// What must be gained by keeping the last free worker for a batch that is still forming.
@@ -152,9 +176,14 @@ impl Tuning {
         if !(self.pressure > 0.0 && self.pressure.is_finite()) {
             return wrong("pressure", self.pressure, "above 0");
         }
-        for (field, value) in [("stiffness", self.stiffness), ("share", self.share)] {
+        for (field, value) in [("stiffness", self.stiffness), ("drift", self.drift), ("share", self.share)] {
             if !(value >= 0.0 && value.is_finite()) {
                 return wrong(field, value, "at least 0");
+            }
+        }
+        for (field, value) in [("lost", self.lost), ("drain", self.drain)] {
+            if !(0.0..=1.0).contains(&value) {
+                return wrong(field, value, "in 0..=1");
             }
         }
         let numbers = [("target", self.target), ("anticipation", self.anticipation)];

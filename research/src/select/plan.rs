@@ -1,34 +1,43 @@
-//! Finds the numbers that the fluid bound leaves open, by trying policies out on the same arrivals.
+//! Finds the policy for a demand by trying many out on the same arrivals: simple rules, and prices with the numbers that
+//! the fluid bound leaves open.
 
-use rt_core::{Instant, Span};
+use rt_core::Instant;
 use virtual_time::Poisson;
 
-use super::decision::{Demand, DemandError, Tuning};
+use super::candidate::{Candidate, Search};
+use super::decision::{Demand, DemandError};
 use super::fluid::{Fluid, fluid};
 use super::policy::Policy;
 use super::profile::Profile;
-use super::score::{Score, trial};
+use super::score::trial;
 
-/// What a violation costs, in answers that are wrong for certain.
-const VIOLATION: f64 = 20.0;
-/// A policy is tried at this multiple of its load too, which counts a quarter: loads are estimates.
+/// A policy is tried at this multiple of its load too: loads are estimates.
 const STRESS: f64 = 1.03;
+/// What that counts, beside the load itself.
+const STRESSED: f64 = 0.05;
 /// How many arrivals follow the last that counts.
 const AFTER: usize = 64;
-/// How many numbers are searched for.
-const NUMBERS: usize = 10;
-/// The first tries, in the order that [`build`] has: one that never keeps a worker waiting for long, and one that keeps
-/// the last free worker for batches worth more.
-const STARTS: [[f64; NUMBERS]; 2] = [[0.5; NUMBERS], [0.05, 0.7, 0.05, 0.65, 0.4, 0.5, 0.8, 0.0, 1.0, 0.6]];
-/// How many of the best tries are varied, and then tried anew.
-const ELITE: usize = 20;
+/// The last tries have so many times as many requests.
+const LONGER: usize = 6;
+/// A trial lasts for so many times the objective at least, first, again and at last: so long it takes until a queue that grows
+/// is seen to.
+const OBJECTIVES: [f64; 3] = [8.0, 16.0, 32.0];
+/// As if no more than so many requests came within the objective.
+const WITHIN: f64 = 125_000.0;
+/// How many of the best are tried again, and how many of these at last; where trials must be long, fewer, but so many at
+/// least. A quarter as many rules are tried beside them.
+const AGAIN: [(usize, usize); 2] = [(60, 12), (12, 4)];
+/// Where trials must be long, there are fewer tries, but this part of them at least.
+const LEAST: usize = 16;
 
 /// How much work to put into a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
-    /// How many policies to try, at least 1.
+    /// How many policies to try, at least 1. Where more requests come within 8 times the objective than they are to be tried on,
+    /// trials are so long, and fewer: one in 16 at least.
     pub tries: usize,
-    /// On how many requests each, at least 1.
+    /// On how many requests each, at least 1. The best are tried again on as many others, and the best of these on six times as
+    /// many.
     pub requests: usize,
     /// The seed of all draws.
     pub seed: u64,
@@ -48,17 +57,36 @@ pub struct Plan {
 }
 
 impl Default for Effort {
-    /// Two to four seconds of computing.
     fn default() -> Self {
-        Self { tries: 1000, requests: 16_000, seed: 1 }
+        Self { tries: 400, requests: 16_000, seed: 1 }
     }
 }
 
-/// The best policy found for `demand`.
+/// The best policy found for `demand`, by [`super::Score::worth`]: of simple rules and of prices.
+///
+/// Arrivals are drawn, so that of two that are about as good either may be taken.
 ///
 /// # Errors
 /// [`DemandError`] for the first value that is outside its range.
 pub fn plan(profile: &Profile, demand: Demand, effort: Effort) -> Result<Plan, DemandError> {
+    search(profile, demand, effort, Search::new(profile, effort.seed))
+}
+
+/// The best rule with two thresholds that was found for `demand`, as [`plan()`] finds the best of all:
+/// [`Policy::thresholds`].
+///
+/// # Errors
+/// [`DemandError`] for the first value that is outside its range.
+pub fn plan_thresholds(profile: &Profile, demand: Demand, effort: Effort) -> Result<Plan, DemandError> {
+    search(profile, demand, effort, Search::of_thresholds(profile, effort.seed))
+}
+
+fn search(
+    profile: &Profile,
+    demand: Demand,
+    effort: Effort,
+    mut search: Search,
+) -> Result<Plan, DemandError> {
     demand.check()?;
     if effort.tries == 0 {
         return Err(DemandError::Tries);
@@ -66,42 +94,34 @@ pub fn plan(profile: &Profile, demand: Demand, effort: Effort) -> Result<Plan, D
     if effort.requests == 0 {
         return Err(DemandError::Requests);
     }
-    let mut draws = Poisson::new(1.0, effort.seed);
-    let short = Course::new(demand, effort.requests, effort.seed ^ 1);
-    let mut tried: Vec<(f64, [f64; NUMBERS])> = Vec::with_capacity(effort.tries);
-    let random = effort.tries.div_ceil(3);
-    for index in 0..effort.tries {
-        let mut numbers = STARTS[index.min(STARTS.len() - 1)];
-        if (STARTS.len()..random).contains(&index) {
-            numbers = numbers.map(|_| draws.unit());
-        } else if index >= STARTS.len() {
-            tried.sort_by(|a, b| b.0.total_cmp(&a.0));
-            tried.truncate(ELITE);
-            numbers = tried[(draws.unit() * tried.len() as f64) as usize % tried.len()].1;
-            let width = 0.25 * (1.0 - index as f64 / (effort.tries + 1) as f64);
-            for number in &mut numbers {
-                if draws.unit() < 0.5 {
-                    let step = draws.unit() + draws.unit() + draws.unit() - 1.5;
-                    *number = (*number + width * step).clamp(0.0, 1.0);
-                }
-            }
-        }
-        let policy = build(profile, demand, numbers);
-        tried.push((short.worth(profile, &policy).0, numbers));
+    let Effort { tries, requests, seed } = effort;
+    // As many tries of what lasts long enough as are no more work than all of so few requests, or the least.
+    let course = |stage: usize, requests: usize, (tries, least): (usize, usize)| {
+        let within = OBJECTIVES[stage] * (demand.load * profile.slo().as_secs_f64()).min(WITHIN);
+        let length = requests.max(within as usize);
+        let tries = (tries as u128 * requests as u128 / length as u128) as usize;
+        (Course::new(demand, length, seed ^ (stage as u64 + 1)), tries.max(least))
+    };
+    let (short, tries) = course(0, requests, (tries, tries.div_ceil(LEAST)));
+    for index in 0..tries {
+        let candidate = search.next(index as f64 / tries as f64);
+        search.tried(candidate, short.of(profile, &candidate.policy(profile, demand)).worth);
     }
-    tried.sort_by(|a, b| b.0.total_cmp(&a.0));
-    tried.truncate(ELITE);
-    let long = Course::new(demand, effort.requests.saturating_mul(3), effort.seed ^ 2);
-    let mut best: Option<(f64, Plan)> = None;
-    for (_, numbers) in tried {
-        let policy = build(profile, demand, numbers);
-        let (worth, accuracy, violations) = long.worth(profile, &policy);
-        if best.as_ref().is_none_or(|b| worth > b.0) {
-            let bound = fluid(profile, profile.slo(), demand.per_request());
-            best = Some((worth, Plan { policy, bound, accuracy, violations }));
-        }
+    let [mut rules, mut priced] = search.tries();
+    let mut best = None;
+    for (stage, requests) in [(1, requests), (2, requests.saturating_mul(LONGER))] {
+        let (course, again) = course(stage, requests, AGAIN[stage - 1]);
+        priced.truncate(again);
+        rules.truncate(again / 4 + 1);
+        let of = |candidate: Candidate| (course.of(profile, &candidate.policy(profile, demand)), candidate);
+        let mut trials: Vec<(Trial, Candidate)> = rules.into_iter().chain(priced).map(of).collect();
+        trials.sort_by(|a, b| b.0.worth.total_cmp(&a.0.worth));
+        best = trials.first().copied();
+        (priced, rules) = trials.into_iter().map(|(_, candidate)| candidate).partition(Candidate::is_priced);
     }
-    best.map(|b| b.1).ok_or(DemandError::Tries)
+    let (Trial { accuracy, violations, .. }, candidate) = best.ok_or(DemandError::Tries)?;
+    let bound = fluid(profile, profile.slo(), demand.per_request());
+    Ok(Plan { policy: candidate.policy(profile, demand), bound, accuracy, violations })
 }
 
 /// The same arrivals for every policy, at the load and above it.
@@ -109,6 +129,14 @@ struct Course {
     workers: usize,
     calm: (Vec<Instant>, Instant),
     stress: (Vec<Instant>, Instant),
+}
+
+/// What became of a policy.
+#[derive(Clone, Copy)]
+struct Trial {
+    worth: f64,
+    accuracy: f64,
+    violations: f64,
 }
 
 impl Course {
@@ -125,8 +153,7 @@ impl Course {
         }
     }
 
-    /// What a policy is worth, its accuracy and its violations.
-    fn worth(&self, profile: &Profile, policy: &Policy) -> (f64, f64, f64) {
+    fn of(&self, profile: &Profile, policy: &Policy) -> Trial {
         let run = |(arrivals, last): &(Vec<Instant>, Instant)| {
             // Every worker is free at first, which the start of the trial must not count.
             let from =
@@ -134,39 +161,7 @@ impl Course {
             trial(profile, policy, self.workers, arrivals.iter().copied(), from..*last)
         };
         let calm = run(&self.calm);
-        let stress = run(&self.stress);
-        let of = |s: &Score| s.accuracy() - VIOLATION * s.violations();
-        let worth = of(&calm) + 0.25 * of(&stress);
-        (worth, calm.accuracy(), calm.violations())
+        let worth = calm.worth() + STRESSED * run(&self.stress).worth();
+        Trial { worth, accuracy: calm.accuracy(), violations: calm.violations() }
     }
-}
-
-/// The policy of numbers in 0..=1, each the place in a range that suits any profile.
-fn build(profile: &Profile, demand: Demand, numbers: [f64; NUMBERS]) -> Policy {
-    let [reserve, pressure, stiffness, target, share, horizon, last, other, anticipation, patience] = numbers;
-    let slo = profile.slo().as_secs_f64();
-    let between = |low: f64, high: f64, at: f64| low + (high - low) * at;
-    let per_request = demand.per_request();
-    let reserve = between(0.01, 0.1, reserve);
-    // The mean batch and the mean time of a batch in the best mix give the scale of the stock.
-    let limit = Span::from_nanos((profile.slo().as_nanos() as f64 * (1.0 - reserve)) as u64);
-    let mix = fluid(profile, limit, per_request)
-        .map_or([1.0, 1.0], |f| f.mix.map(|(choice, part)| part / choice.batch as f64));
-    let batch = 1.0 / (mix[0] + mix[1]).min(1.0);
-    let share = between(0.0, 1.2, share) * batch;
-    let horizon = slo * between(0.02, 0.35, horizon);
-    // Batches end at the rate at which they start.
-    let soon = demand.load / batch * horizon;
-    let tuning = Tuning {
-        reserve,
-        pressure: between(0.96, 1.06, pressure),
-        stiffness: 1e-4 * libm::exp(between(0.0, 5.3, stiffness)),
-        target: demand.load * slo * between(-0.05, 0.12, target) - share * soon,
-        share,
-        horizon: Span::from_nanos((horizon * 1e9) as u64),
-        hold: [between(-0.025, 0.015, last), between(-0.035, 0.005, other)],
-        patience: Span::from_nanos((slo * between(0.03, 0.35, patience) * 1e9) as u64),
-        anticipation: between(-0.015, 0.015, anticipation),
-    };
-    Policy::build(profile, demand, tuning)
 }

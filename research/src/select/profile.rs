@@ -58,8 +58,9 @@ impl Profile {
                 return Err(ProfileError::Accuracy { model, value });
             }
         }
-        let fastest = models.iter().map(|m| m.profile.bound(1)).min().unwrap_or(slo);
-        if fastest > slo { Err(ProfileError::Hopeless { fastest, slo }) } else { Ok(Self { slo, models }) }
+        let profile = Self { slo, models };
+        let fastest = profile.fastest();
+        if fastest > slo { Err(ProfileError::Hopeless { fastest, slo }) } else { Ok(profile) }
     }
 
     /// From arrival to answer.
@@ -72,6 +73,17 @@ impl Profile {
     #[must_use]
     pub fn models(&self) -> &[Variant] {
         &self.models
+    }
+
+    /// The most requests a second that a worker can serve, in batches that take no longer than the objective.
+    #[must_use]
+    pub fn quickest(&self) -> f64 {
+        self.within(self.slo).map(|(_, batch, time)| batch as f64 / time.as_secs_f64()).fold(0.0, f64::max)
+    }
+
+    /// The least time of all, at most the objective.
+    pub(super) fn fastest(&self) -> Span {
+        self.models.iter().map(|m| m.profile.bound(1)).min().unwrap_or(self.slo)
     }
 
     /// The largest batch that some model answers within the objective, at least 1.

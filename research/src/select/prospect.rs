@@ -18,6 +18,8 @@ pub(super) struct Prospect {
     pub(super) latency: Span,
     /// What it is worth beyond its worker time, above 0.
     pub(super) value: f64,
+    /// By how much it lowers the stock.
+    pub(super) relief: f64,
     /// In nanoseconds.
     pub(super) window: u64,
     /// [`STEPS`] for each number of requests still missing, from 1.
@@ -27,22 +29,24 @@ pub(super) struct Prospect {
 }
 
 impl Prospect {
-    /// The batches worth more than `fluid` prices them, the best first, for Poisson arrivals of `load` per second.
-    pub(super) fn all(profile: &Profile, fluid: &Fluid, load: f64) -> Vec<Self> {
+    /// The batches worth more than `fluid` prices them, the best first, for Poisson arrivals of `load` per second, of
+    /// which `comes` a second count against a batch.
+    pub(super) fn all(profile: &Profile, fluid: &Fluid, load: f64, comes: f64) -> Vec<Self> {
         let slo = profile.slo();
         let mut found: Vec<Self> = profile
             .within(slo)
             .filter(|&(_, batch, _)| batch > 1)
             .filter_map(|(model, batch, latency)| {
-                let accuracy = profile.models()[model].accuracy;
-                let value = batch as f64 * (accuracy - fluid.worth) - fluid.price * latency.as_secs_f64();
+                let (accuracy, seconds) = (profile.models()[model].accuracy, latency.as_secs_f64());
+                let value = batch as f64 * (accuracy - fluid.worth) - fluid.price * seconds;
                 let window = slo.saturating_sub(latency);
                 (value > 1e-9).then(|| Self {
                     choice: Choice { model, batch },
                     latency,
                     value,
+                    relief: batch as f64 - comes * seconds,
                     window: window.as_nanos(),
-                    gains: gains(batch, window, value, fluid.price, load),
+                    gains: Vec::new(),
                     afresh: gain(batch - 1, window.as_secs_f64(), value, fluid.price, load)
                         - fluid.price / load,
                 })
@@ -50,6 +54,10 @@ impl Prospect {
             .collect();
         found.sort_by(|a, b| b.afresh.total_cmp(&a.afresh));
         found.truncate(MOST);
+        for one in &mut found {
+            let window = Span::from_nanos(one.window);
+            one.gains = gains(one.choice.batch, window, one.value, fluid.price, load);
+        }
         found
     }
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use research::learned::Schooling;
 use research::ramsis::{self, Batching, Flavour, PolicySet, RoundRobin, Spec};
-use research::select::{self, Demand, Effort};
+use research::select::{self, Demand, DemandError, Effort};
 use research::serving::{
     Chooser, Greedy, Jellyfish, Ramsis, Serving, Shared, Static, Switching, read_models,
 };
-use rt_core::{Instant, Span, Variant, WorkerId};
+use rt_core::{Instant, LatencyProfile, MAX_BATCH, Span, Variant, WorkerId};
 
 use super::profile::Data;
 use super::scheduled::Scheduled;
@@ -46,6 +46,10 @@ pub(super) enum Planned {
 pub enum ServingKind {
     /// The fastest model for every request.
     Fastest,
+    /// The fastest model for as many as are in time; what is late is given up.
+    FastestInTime,
+    /// Of three models the one that goes with what waits, by two thresholds, tuned for the load that comes.
+    TwoThresholds,
     /// The most accurate model that is in time for what waits.
     MostAccurate,
     /// Jellyfish+.
@@ -70,8 +74,10 @@ pub enum ServingKind {
 
 impl ServingKind {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Fastest,
+        Self::FastestInTime,
+        Self::TwoThresholds,
         Self::MostAccurate,
         Self::Jellyfish,
         Self::ModelSwitching,
@@ -89,6 +95,8 @@ impl ServingKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fastest => "fastest",
+            Self::FastestInTime => "fastest-in-time",
+            Self::TwoThresholds => "two-thresholds",
             Self::MostAccurate => "most-accurate",
             Self::Jellyfish => "jellyfish",
             Self::ModelSwitching => "model-switching",
@@ -130,7 +138,18 @@ impl Fleet {
             return Err(refuse(format!("{field}.workers"), raw.workers, format!("must be in 1..={MOST}")));
         }
         let path = data.path(&format!("{field}.file"), &raw.file)?;
-        let models = read_models(&path).map_err(|e| refuse(format!("{field}.file"), path.display(), e))?;
+        let mut models =
+            read_models(&path).map_err(|e| refuse(format!("{field}.file"), path.display(), e))?;
+        if let Some(batch) = raw.batch {
+            let refuse = |reason| refuse(format!("{field}.batch"), batch, reason);
+            if !(1..=MAX_BATCH).contains(&batch) {
+                return Err(refuse(format!("must be in 1..={MAX_BATCH}")));
+            }
+            for model in &mut models {
+                let times: Vec<Span> = model.profile.bounds().take(batch).collect();
+                model.profile = LatencyProfile::new(&times).map_err(|error| refuse(error.to_string()))?;
+            }
+        }
         let fastest = models.iter().map(|model| model.profile.bound(1)).min();
         if fastest.is_none_or(|time| time > deadline) {
             return Err(refuse(
@@ -159,7 +178,16 @@ impl Fleet {
             ServingKind::RamsisRequests => {
                 Planned::Ramsis(self.ramsis(Flavour::Requests { max_miss: 0.001 }, loads)?)
             }
-            ServingKind::SharedQueue => Planned::Shared(self.shared(loads)?),
+            ServingKind::SharedQueue => Planned::Shared(self.shared(loads, |profile, demand| {
+                select::plan(profile, demand, Effort::default()).map(|plan| plan.policy)
+            })?),
+            ServingKind::TwoThresholds => Planned::Shared(self.shared(loads, |profile, demand| {
+                select::plan_thresholds(profile, demand, Effort::default()).map(|plan| plan.policy)
+            })?),
+            ServingKind::FastestInTime => {
+                let of = |profile: &select::Profile, _| Ok(select::Policy::single(profile, 0));
+                Planned::Shared(self.shared((loads.1, loads.1), of)?)
+            }
             ServingKind::WeirTables => Planned::Weir(Box::new(Scheduled::by_tables(self)?)),
             ServingKind::WeirAccurate => Planned::Weir(Box::new(Scheduled::accurate(self)?)),
             ServingKind::WeirAuto => Planned::Weir(Box::new(Scheduled::auto(self)?)),
@@ -186,17 +214,20 @@ impl Fleet {
     }
 
     /// In steps of 4 %, where loads change.
-    fn shared(&self, loads: (f64, f64)) -> Result<Shared, String> {
+    fn shared(
+        &self,
+        loads: (f64, f64),
+        plan: impl Fn(&select::Profile, Demand) -> Result<select::Policy, DemandError> + Sync,
+    ) -> Result<Shared, String> {
         let profile = select::Profile::new(self.deadline, self.models.clone());
         let profile = profile.map_err(|error| error.to_string())?;
         let steps = ((loads.1 / loads.0).ln() / 1.04f64.ln()).ceil() as i32;
-        let plan = |step: i32| {
+        let one = |step: i32| {
             let load = (loads.0 * 1.04f64.powi(step)).min(loads.1);
             let demand = Demand { load, workers: self.workers, order: select::Order::NewestToo };
-            let plan = select::plan(&profile, demand, Effort::default());
-            plan.map(|plan| (load, plan.policy)).map_err(|error| error.to_string())
+            plan(&profile, demand).map(|policy| (load, policy)).map_err(|error| error.to_string())
         };
-        let plans: Result<Vec<_>, _> = (0..=steps).into_par_iter().map(plan).collect();
+        let plans: Result<Vec<_>, _> = (0..=steps).into_par_iter().map(one).collect();
         Ok(Shared(plans?.into()))
     }
 

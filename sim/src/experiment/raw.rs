@@ -102,6 +102,8 @@ pub(super) struct Fleet {
     pub(super) workers: usize,
     /// Their models, as the authors of RAMSIS measured theirs: a JSON within the folder of data.
     pub(super) file: String,
+    /// The largest batch; as far as was measured if absent.
+    pub(super) batch: Option<usize>,
 }
 
 /// Identical workers, and the services that share them.
