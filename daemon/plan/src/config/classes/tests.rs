@@ -98,23 +98,6 @@ fn every_refusal_names_field_value_and_limit() {
 }
 
 #[test]
-fn a_service_of_several_kinds_of_workers_has_classes_as_any_other() {
-    let kinds = GOOD.replace(
-        "[[service.class]]\nname = \"clean\"",
-        "[[service.workers]]\nname = \"a\"\n[[service.workers]]\nname = \"b\"\n[[service.class]]\nname = \"clean\"",
-    );
-    let variants = "variants = [{ name = \"large\", times = [\"3ms\"], accuracy = 0.8 }]\n";
-    let config = parse(&kinds.replace(variants, "").replace("large = 0.93", "small = 0.93")).expect("good");
-    let service = &config.services[0];
-    assert_eq!((service.kinds.len(), service.classes.len()), (2, 3));
-    assert_eq!(
-        service.classes,
-        parse(&GOOD.replace("large = 0.93", "small = 0.93")).expect("good").services[0].classes
-    );
-    assert!(crate::models::resolve_models(&config).is_ok());
-}
-
-#[test]
 fn a_pipeline_has_no_classes() {
     let pipeline = r#"
         [[pipeline]]
