@@ -82,10 +82,10 @@ impl Scheduler {
     /// A worker is back. If it was the last that was missing, the first promises will stand again.
     pub(super) fn worker_back(&mut self, now: Instant) {
         self.count_workers(now);
-        let all = self.missing() == 0;
+        let (all, until) = (self.missing() == 0, now + self.settling());
         let back = |fallen: &&mut Fallen| all && fallen.case == Case::WorkerLost;
         if let Some(fallen) = self.fallen.as_mut().filter(back) {
-            fallen.until = Some(now + self.config.safe_mode.hold.max(self.config.safe_mode.clean));
+            fallen.until = Some(until);
             self.look_again(now);
         }
     }
@@ -115,6 +115,12 @@ impl Scheduler {
             true if covered => self.note_breach(),
             true => self.safe_mode.put_off(now),
             false => self.breach(alarm, covered),
+        }
+        if !covered && self.fallen.is_some_and(|fallen| fallen.case == Case::LongerBatches) {
+            // It took longer still: nothing is to be fallen back on.
+            self.rise(now);
+            self.note_breach();
+            self.safe_mode.put_off_until(now + self.settling());
         }
         self.keep_down(now);
     }
@@ -257,9 +263,10 @@ impl Scheduler {
 
     /// A batch has taken longer than it should: so it may be again.
     fn keep_down(&mut self, now: Instant) {
+        let until = now + self.settling();
         let slow = |fallen: &&mut Fallen| fallen.case == Case::LongerBatches;
         if let Some(fallen) = self.fallen.as_mut().filter(slow) {
-            fallen.until = Some(now + self.config.safe_mode.hold.max(self.config.safe_mode.clean));
+            fallen.until = Some(until);
             self.look_again(now);
         }
     }
@@ -275,6 +282,11 @@ impl Scheduler {
 
     fn fallback(&self, case: Case) -> Option<Fallback> {
         of(self.fallbacks, case)
+    }
+
+    /// For how long all must be well.
+    fn settling(&self) -> Span {
+        self.config.safe_mode.hold.max(self.config.safe_mode.clean)
     }
 
     fn missing(&self) -> usize {
