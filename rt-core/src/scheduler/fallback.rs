@@ -227,8 +227,8 @@ impl Scheduler {
             Case::WorkerLost => self.missing() == 1,
             Case::LongerBatches => self.missing() == 0 && self.fallen.is_none(),
         };
-        // What is latched ends by an operator's order alone.
-        let may = is_so && !self.config.safe_mode.latch;
+        // What is latched ends by an operator's order alone; and where nothing is promised there is nothing to fall back on.
+        let may = is_so && !self.config.safe_mode.latch && !self.ledger.is_empty();
         let Some(Fallback { level, tolerance, .. }) = self.fallback(case).filter(|_| may) else {
             return false;
         };

@@ -183,11 +183,10 @@ impl Scheduler {
 
     /// Whether batches of more requests than promises are computed for may be formed at all.
     pub(super) fn may_be_long(&self) -> bool {
-        let shielded =
-            || self.shield.is_some() && self.config.background && !self.safe_mode.severity().is_suspended();
+        let stands = || self.fallen.is_none() && !self.safe_mode.severity().is_suspended();
+        let shielded = || self.shield.is_some() && self.config.background && stands();
         !self.awaited
             && !self.waits_for_calm()
-            && self.fallen.is_none()
             && !self.quiet
             && !self.absorbs
             && (self.ledger.is_empty() || shielded())
