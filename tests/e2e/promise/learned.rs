@@ -59,7 +59,7 @@ fn a_network_is_trained_and_selects_and_a_wrong_file_changes_nothing() {
     place.configure(config(LEARNED) + &service("tracks", &LEARNED.replace("router", "tracks")));
     let trained = train(&place, "router.weights", &["--seed", "7"]);
     place.configure(config(LEARNED));
-    assert_eq!((&trained["widths"], &trained["simulated"]), (&json!([4, 8, 2]), &json!(true)), "{trained}");
+    assert_eq!((&trained["widths"], &trained["simulated"]), (&json!([5, 8, 2]), &json!(true)), "{trained}");
     assert_eq!(trained["loads"].as_array().expect("loads").len(), 7, "{trained}");
     for load in trained["loads"].as_array().expect("loads") {
         for who in ["learned", "tables", "accurate", "alone"] {
