@@ -47,7 +47,7 @@ pub(super) fn print(plan: &ServicePlan) {
         match told {
             Some((0, after)) => say!("  {what} all promises hold on, {after} later at most"),
             Some((level, after)) => {
-                say!("  {what} level {level} of all promises is in force, {after} later at most")
+                say!("  {what} level {level} of all promises is in force, {after} later at most");
             }
             None => say!("  {what} nothing is promised until that is over"),
         }
