@@ -182,6 +182,7 @@ bench: fetched
 	./tests/bench/engines.py --weir $(WEIR)
 	./tests/deps.sh bench target/bench-python
 	target/bench-python/bin/python tests/bench/batches.py --weir $(WEIR)
+	target/bench-python/bin/python tests/bench/rows.py --weir $(WEIR)
 	target/bench-python/bin/python tests/bench/sharing.py --weir $(WEIR)
 	$(CARGO) test -p weir-engine overhead -- --ignored --nocapture
 	./tests/bench/start.sh

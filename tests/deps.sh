@@ -3,7 +3,7 @@
 # With `fetch`, also to what tests/fetch.sh needs; with `proof`, to what proof/ needs; with `systemd`, to what
 # tests/e2e/packaging/booted.rs needs to boot a systemd in a container; with `python FOLDER`, to a virtual environment
 # with what the Python client needs, with `oip FOLDER` to one with what tests/oip_clients.py needs, with `bench FOLDER` to
-# one with what tests/bench/batches.py and sharing.py need, with `wheel FOLDER` to one with what packaging/wheel.sh needs.
+# one with what tests/bench/batches.py, rows.py and sharing.py need, with `wheel FOLDER` to one with what packaging/wheel.sh needs.
 set -eu
 missing=""
 option=""
