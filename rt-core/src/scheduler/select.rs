@@ -108,6 +108,9 @@ impl Scheduler {
 
     #[inline(never)]
     fn formed_for_wish(&mut self, now: Instant, worker: WorkerId) -> Option<usize> {
+        if !self.selection.selector.as_mut()?.is_forming(now) {
+            return None;
+        }
         let chosen_otherwise = self.planner.spreads() || !self.config.background || self.guest.is_some();
         if chosen_otherwise || !self.waiting.class(MANDATORY).is_empty() || !self.may_prolong(now) {
             return None;

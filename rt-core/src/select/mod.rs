@@ -261,11 +261,16 @@ impl Selector {
         self.sparing.is_some() || self.rule.manner(now) == Manner::Sparing
     }
 
-    /// The variant that a batch is formed for, if it is not the base; see [`Manner::Forming`].
+    /// Whether batches are formed for what it wishes for at `now`; see [`Manner::Forming`].
+    #[inline]
+    pub(crate) fn is_forming(&mut self, now: Instant) -> bool {
+        self.sparing.is_none() && self.rule.manner(now) == Manner::Forming
+    }
+
+    /// The variant that a batch is formed for, if it is not the base, while batches are.
     #[inline]
     pub(crate) fn forms(&mut self, batch: &BatchView) -> Option<usize> {
-        let forming = self.sparing.is_none() && self.rule.manner(batch.now) == Manner::Forming;
-        Some(self.rule.wish(batch)).filter(|&wish| forming && wish > 0)
+        Some(self.rule.wish(batch)).filter(|&wish| wish > 0)
     }
 
     /// The variants, by rising accuracy.
