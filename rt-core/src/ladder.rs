@@ -208,7 +208,7 @@ struct Rung {
 #[derive(Clone, Debug)]
 pub(crate) struct Ladder {
     level: usize,
-    /// The level whose constraints stand in, with the declaration of the first, while workers are missing, and what is missing. Then
+    /// The level whose constraints stand in, with the declaration of the first, while its service has fallen back, and why. Then
     /// `level` is 0.
     held: Option<(usize, Alarm)>,
     /// Since when, and since which request of the stream.
@@ -244,7 +244,7 @@ impl Ladder {
         self.held.map_or(self.level, |(level, _)| level)
     }
 
-    /// Whether it is held to a level for want of workers.
+    /// Whether it is held to a level as its service has fallen back.
     pub(crate) fn is_held(&self) -> bool {
         self.held.is_some()
     }

@@ -130,14 +130,9 @@ impl SafeMode {
         if severity >= self.severity { self.tell(now) } else { None }
     }
 
-    /// Records at `now` that workers are missing, or no longer are. As long as some are on which promises rest, safe mode is not
-    /// left; while all are, nothing is answered.
-    pub fn set_workers(&mut self, now: Instant, alive: usize, all: usize) -> Option<Transition> {
-        self.set_needed(now, alive, all, alive < all)
-    }
-
-    /// The same, where it is known whether promises rest on workers that are `missing`.
-    pub(crate) fn set_needed(
+    /// Records at `now` how many workers are there, and whether some are `missing` on which promises rest. As long as some are, safe
+    /// mode is not left; while none is there, nothing is answered.
+    pub fn set_workers(
         &mut self,
         now: Instant,
         alive: usize,

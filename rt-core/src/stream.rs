@@ -350,8 +350,8 @@ impl Stream {
         self.suspended = None;
     }
 
-    /// Is held to the constraints of a level, or of its last one, and to the arrivals of its first promise, from `now` on, for want
-    /// of workers; or no longer. Its word begins anew. If it was at a weaker level for what it sent itself, nothing is promised to it
+    /// Is held to the constraints of a level, or of its last one, and to the arrivals of its first promise, from `now` on, as its
+    /// service has fallen back; or no longer. Its word begins anew. If it was at a weaker level for what it sent itself, nothing is promised to it
     /// until it has kept to the first declaration for long enough. Whether that changes anything.
     pub(crate) fn hold_to(&mut self, now: Instant, held: Option<(usize, Alarm)>) -> bool {
         let (Some(ladder), Some(police)) = (&mut self.ladder, &mut self.police) else { return false };

@@ -99,13 +99,13 @@ fn a_warning_becomes_safe_mode_and_safe_mode_a_warning() {
 fn safe_mode_is_not_left_while_a_worker_is_missing() {
     let mut mode = SafeMode::new(CONFIG);
     raise(&mut mode, 0, Cause::WorkerLost);
-    assert_eq!(mode.set_workers(at(0), 1, 2), None);
+    assert_eq!(mode.set_workers(at(0), 1, 2, true), None);
     assert_eq!((mode.tick(at(10_000)), mode.leaves_at(), mode.clear(at(10_000))), (None, None, None));
-    assert_eq!(told(mode.set_workers(at(10_000), 0, 2)), Some((2, Severity::Lost)));
-    assert_eq!(mode.set_workers(at(10_001), 0, 2), None);
-    assert_eq!(told(mode.set_workers(at(10_002), 1, 2)), Some((3, Severity::Safe)));
+    assert_eq!(told(mode.set_workers(at(10_000), 0, 2, true)), Some((2, Severity::Lost)));
+    assert_eq!(mode.set_workers(at(10_001), 0, 2, true), None);
+    assert_eq!(told(mode.set_workers(at(10_002), 1, 2, true)), Some((3, Severity::Safe)));
     assert_eq!(mode.tick(at(20_000)), None);
-    mode.set_workers(at(20_000), 2, 2);
+    mode.set_workers(at(20_000), 2, 2, false);
     mode.set_aftermath(false);
     assert_eq!(mode.tick(at(20_029)), None, "what is back proves itself for a clean window");
     assert_eq!(told(mode.tick(at(20_030))), Some((4, Severity::Normal)));
@@ -114,8 +114,8 @@ fn safe_mode_is_not_left_while_a_worker_is_missing() {
 #[test]
 fn the_only_worker_that_comes_back_proves_itself_for_a_clean_window() {
     let mut mode = SafeMode::new(CONFIG);
-    assert_eq!(told(mode.set_workers(at(0), 0, 1)), Some((1, Severity::Lost)));
-    assert_eq!(told(mode.set_workers(at(1_000), 1, 1)), Some((2, Severity::Safe)));
+    assert_eq!(told(mode.set_workers(at(0), 0, 1, true)), Some((1, Severity::Lost)));
+    assert_eq!(told(mode.set_workers(at(1_000), 1, 1, false)), Some((2, Severity::Safe)));
     mode.set_aftermath(false);
     assert_eq!(mode.tick(at(1_029)), None);
     assert_eq!(told(mode.tick(at(1_030))), Some((3, Severity::Normal)));

@@ -304,7 +304,7 @@ impl Scheduler {
         self.note_breach();
         let (alive, all) = self.workers();
         let missing = alive < all && !self.is_covered();
-        let transition = self.safe_mode.set_needed(now, alive, all, missing);
+        let transition = self.safe_mode.set_workers(now, alive, all, missing);
         self.tell(transition);
     }
 

@@ -203,7 +203,7 @@ impl Scheduler {
         }
     }
 
-    /// Holds a stream that has levels to that one, for want of something; 0 ends that.
+    /// Holds a stream that has levels to that one, for what is wrong; 0 ends that.
     pub(super) fn hold_stream(&mut self, slot: u16, level: usize, alarm: Alarm) {
         let Some(stream) = self.streams.at_mut(slot) else { return };
         let suspended = stream.suspended.is_some();

@@ -99,6 +99,9 @@ impl VariantSelector for TableRule {
     }
 
     fn manner(&mut self, now: Instant) -> Manner {
+        if !self.tables.are_mannered() {
+            return Manner::Plain;
+        }
         self.table(now).map_or(Manner::Plain, SelectTable::manner)
     }
 

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::{MAX_TABLES, SelectError, SelectTable, range};
+use super::{MAX_TABLES, Manner, SelectError, SelectTable, range};
 
 /// Tables by rising rate, each of which wishes for the same variants.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -10,6 +10,8 @@ pub struct SelectTables {
     tables: Box<[SelectTable]>,
     /// Every wish is below.
     variants: usize,
+    /// Whether a wish of any of them is other than plain.
+    mannered: bool,
 }
 
 impl SelectTables {
@@ -32,7 +34,8 @@ impl SelectTables {
                 return Err(SelectError::Wish { table, index, wish, variants });
             }
         }
-        Ok(Self { tables, variants })
+        let mannered = tables.iter().any(|table| table.manner() != Manner::Plain);
+        Ok(Self { tables, variants, mannered })
     }
 
     /// All, by rising rate.
@@ -45,6 +48,12 @@ impl SelectTables {
     #[must_use]
     pub const fn variants(&self) -> usize {
         self.variants
+    }
+
+    /// Whether it matters which table is read for what its wishes mean.
+    #[inline]
+    pub(super) const fn are_mannered(&self) -> bool {
+        self.mannered
     }
 
     /// The table with the lowest rate at or above that which `rate` tells; above all, none. `near` is where it was the last
