@@ -75,8 +75,9 @@ mod tests {
     fn spec() -> impl Strategy<Value = StreamSpec> {
         let bound = prop_oneof![
             (1u64..9, 1u64..5000).prop_map(|(n, w)| ArrivalBound::window(n, ns(w)).expect("valid")),
+            // At most 10 000 tokens: six times as many are still within the largest burst.
             (1u64..5000, 0u64..20_000)
-                .prop_map(|(t, j)| ArrivalBound::periodic(ns(t), ns(j)).expect("valid")),
+                .prop_map(|(t, j)| ArrivalBound::periodic(ns(t), ns(j.min(9_999 * t))).expect("valid")),
         ];
         proptest::collection::vec(bound, 1..3).prop_map(|bounds| {
             StreamSpec::promised(ConstraintSet::default(), ArrivalCurve::new(&bounds).expect("few"))
