@@ -61,7 +61,7 @@ fn nothing_is_allocated_while_services_share_a_worker() {
             let promised = service.add_stream(Instant::ZERO, promised).expect("room");
             (promised, service.add_stream(Instant::ZERO, StreamSpec::best_effort()).expect("room"))
         });
-        drop(device.set_shield(sharing.shield(&lists, &admission)).expect("its shield"));
+        drop(device.set_shield(Some(sharing.shield(&lists, &admission))).expect("its shield"));
         let (before, mut token, mut done, mut served, mut mandatory) = (allocations(), 0, None, 0u64, 0u64);
         for now in 0..200_000u64 {
             let at = Instant::from_nanos(now);

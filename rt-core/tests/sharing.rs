@@ -89,13 +89,14 @@ fn an_overrun_within_the_margin_harms_nobody() {
 fn nothing_that_goes_ahead_harms(turns: bool, late: u8, seed: u64) {
     let mut dice = Dice(seed);
     let (mut looked, mut too_large, mut asked, mut granted, mut too_much) = (0, 0, 0, 0, 0);
-    let count = instances(16);
+    let count = instances(24);
     while looked < count {
-        let shared = Shared { workers: 1, ..Shared::draw(&mut dice, turns, late) };
+        // One worker and two in turn: of two more is too large.
+        let shared = Shared { workers: 1 + looked % 2, ..Shared::draw(&mut dice, turns, late) };
         let Ok(admission) = admission(&shared) else { continue };
         looked += 1;
         let margin = admission.binding.map_or(0, |b| b.margin());
-        let shared = Shared { overrun: if looked % 2 == 0 { margin.min(4) as u8 } else { 0 }, ..shared };
+        let shared = Shared { overrun: if looked / 2 % 2 == 0 { margin.min(4) as u8 } else { 0 }, ..shared };
         let latest = |s: usize| u64::from(shared.services[s].deadline - shared.services[s].time);
         let early =
             (0..shared.services.len()).map(|s| latest(s) - admission.start_within[s].as_nanos()).max();
@@ -114,7 +115,7 @@ fn nothing_that_goes_ahead_harms(turns: bool, late: u8, seed: u64) {
         "turns {turns}, late {late}: {granted} yes of {asked} asked, {too_large} of {count} too large; a tick more breaks {too_much}"
     );
     assert!(granted * 20 > asked, "it hardly ever says yes");
-    assert!(too_large * 3 < count, "too many searches were cut short");
+    assert!(too_large * 2 < count, "too many searches were cut short");
     assert!(too_much > 0, "it could grant more");
 }
 

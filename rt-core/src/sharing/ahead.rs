@@ -1,7 +1,7 @@
 //! Out of turn: what nothing is promised for goes before mandatory requests where the shield allows it.
 
 use super::device::{Device, NEVER};
-use super::shield::SharedShield;
+use super::shield::{SharedShield, Spare};
 use crate::scheduler::WorkerId;
 use crate::shield::ShieldError;
 use crate::time::{Instant, Span};
@@ -111,20 +111,20 @@ impl Device {
 
     /// How long a batch may take that goes before what is mandatory and waits; 0 if that is below `least`.
     fn longest_ahead(&mut self, now: Instant, least: Span) -> Span {
-        let (Some(kept), Some(shield)) = (self.asked(), &mut self.shield) else { return Span::ZERO };
-        shield.longest(now, &self.schedulers, kept, least)
+        let (Some(spare), Some(shield)) = (self.asked(now), &mut self.shield) else { return Span::ZERO };
+        shield.longest(now, &self.schedulers, spare, least)
     }
 
     /// How long a batch may take where nothing mandatory waits, longer than any: at most the last of these, and 0 if that is below the
     /// first.
     pub(super) fn longest_alone(&mut self, now: Instant, limits: (Span, Span)) -> Span {
-        let (Some(kept), Some(shield)) = (self.asked(), &mut self.shield) else { return Span::ZERO };
-        shield.longest_alone(now, &self.schedulers, kept, limits)
+        let (Some(spare), Some(shield)) = (self.asked(now), &mut self.shield) else { return Span::ZERO };
+        shield.longest_alone(now, &self.schedulers, spare, limits)
     }
 
-    /// What may yet run over, where the shield may be asked at all.
-    fn asked(&mut self) -> Option<Span> {
-        let kept = self.crew.left()?;
+    /// What is to be left to the workers, where the shield may be asked at all.
+    fn asked(&mut self, now: Instant) -> Option<Spare> {
+        let spare = self.crew.spare(now)?;
         // Who waits to be added waits for nothing to go before others any more.
         if self.schedulers.iter().any(crate::scheduler::Scheduler::is_awaited) {
             return None;
@@ -137,6 +137,6 @@ impl Device {
             }
             self.unknown &= self.unknown - 1;
         }
-        Some(kept)
+        Some(spare)
     }
 }

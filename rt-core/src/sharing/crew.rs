@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use super::shield::Spare;
 use crate::WorkerId;
 use crate::scheduler::earliest::Earliest;
 use crate::scheduler::few::Few;
@@ -134,9 +135,13 @@ impl Crew {
         (self.margin, self.each) = (margin, share(margin, self.running.len()));
     }
 
-    /// By how much batches may yet run over in all until the next calm instant, no worker running any; `None` if they have by more.
-    pub(super) fn left(&self) -> Option<Span> {
-        (self.spent <= self.margin).then(|| self.margin.saturating_sub(self.spent))
+    /// What is left of the batches that run, and by how much those and others may yet run over until the next calm instant; `None` if
+    /// they have by more.
+    pub(super) fn spare(&self, now: Instant) -> Option<Spare> {
+        let excess = self.excess(now);
+        let left = |all: Span, running: &Running| all + running.due.since(now);
+        let taken = self.running.iter().flatten().fold(Span::ZERO, left);
+        (excess <= self.margin).then(|| Spare { taken, over: self.margin.saturating_sub(excess) })
     }
 
     /// By how much batches may run over in all between two calm instants.

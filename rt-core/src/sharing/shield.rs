@@ -1,20 +1,20 @@
-//! The shield of services that share one worker: how long a batch may be that goes before mandatory requests.
+//! The shield of services that share workers: how long a batch may be that goes before mandatory requests.
 //!
-//! A batch that the rule would not start, with any requests of one service, may begin at `t` though mandatory requests wait if
-//! all are in time even if it takes its time `ℓ`. Let `r_j` mandatory requests of `j` still wait, of which `r_j(y)` must be
-//! answered by `t + y`, their deadlines less the guard of their service; let `a_j(y)` be the most that can come and must be
-//! answered by then, as the arrival monitors have it; let `e` be what batches may yet run over within the margin. By rule E it may
-//! begin if for every `y` from the first deadline of those that wait on
+//! A batch that the rule would not start, with any requests of one service, may begin at `t` on one of `n` workers though mandatory
+//! requests wait if all are in time even if it takes its time `ℓ`. Let `r_j` mandatory requests of `j` still wait, of which `r_j(y)` must
+//! be answered by `t + y`, their deadlines less the guard of their service; let `a_j(y)` be the most that can come and must be
+//! answered by then, as the arrival monitors have it; let `f` be what the other workers have left of their batches in all, and `e` what
+//! batches may yet run over within the margin. By rule E it may begin if for every `y` from the first deadline of those that wait on
 //!
 //! ```text
-//! ℓ + e + max_k (D_k - P_k - X_k) + Σ P_j·⌈(r_j(y) + a_j(y)) / B_j⌉  ≤  y ,
+//! ℓ + f + (n - 1)·max P + Σ P_j·⌈(r_j(y) + a_j(y)) / B_j⌉  ≤  n·( y - e - max_k (D_k - P_k - X_k) ) ,
 //! ```
 //!
 //! and by rule T if, of every service `s` of which some wait, for every `p` up to the first that finds none of `s` waiting: if the
 //! `p`-th, of those that wait and then those that come, must be answered by `t + y`, with `J = ⌈p/B_s⌉`,
 //!
 //! ```text
-//! ℓ + e + J·P_s + Σ P_i·min( ⌈J/k_s⌉·k_i , ⌈r_i/B_i⌉ + what can come of i by t + y + g )  ≤  y .
+//! ℓ + f + (J - 1)·P_s + Σ P_i·min( ⌈J/k_s⌉·k_i , ⌈r_i/B_i⌉ + what can come of i by t + y + g )  ≤  n·( y - e - P_s ) .
 //! ```
 //!
 //! Why that is enough is in `docs/guarantee.md`. Lines of E are looked at request by request until a straight line
@@ -51,11 +51,23 @@ pub struct SharedShield {
     guard: Span,
     /// The longest that it is ever asked for.
     longest: Span,
+    workers: u64,
     /// `max (D - P - X)`.
     early: Span,
+    /// `(n - 1)·max P`, of those that something is promised to.
+    apart: u64,
     services: Box<[Service]>,
     /// Of each service of which something waits or can come: when the next must be answered.
     due: Earliest,
+}
+
+/// What a batch that goes ahead must leave to the workers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spare {
+    /// What those that run something have left of it, in all.
+    pub(super) taken: Span,
+    /// By how much batches may yet run over in all.
+    pub(super) over: Span,
 }
 
 /// What it knows of a service.
@@ -73,16 +85,13 @@ struct Service {
 }
 
 impl Sharing {
-    /// The shield of what was admitted; `None` with several workers, where nothing may go before what is mandatory. Allocates.
+    /// The shield of what was admitted. Allocates.
     ///
     /// # Panics
     /// If there are not as many lists of streams as services.
     #[must_use]
-    pub fn shield(&self, streams: &[&[StreamSpec]], admission: &SharedAdmission) -> Option<SharedShield> {
+    pub fn shield(&self, streams: &[&[StreamSpec]], admission: &SharedAdmission) -> SharedShield {
         assert_eq!(streams.len(), self.services.len(), "one list of streams a service");
-        if self.workers != 1 {
-            return None;
-        }
         let demands: Vec<Demands> =
             streams.iter().map(|of| of.iter().filter_map(StreamSpec::demand).collect()).collect();
         let sooner = self.latest_starts().into_iter().zip(&admission.start_within);
@@ -95,14 +104,18 @@ impl Sharing {
             looked: 0,
             taken: 0,
         };
-        Some(SharedShield {
+        let promised = self.services.iter().zip(&demands).filter(|(_, demands)| !demands.is_empty());
+        let most = promised.map(|(of, _)| of.time.as_nanos()).max().unwrap_or(0);
+        SharedShield {
             rule: self.rule,
             guard: self.guard,
             longest: self.longest,
+            workers: self.workers as u64,
             early: sooner.map(|(latest, &within)| latest.saturating_sub(within)).max().unwrap_or(Span::ZERO),
+            apart: most.saturating_mul(self.workers as u64 - 1),
             services: self.services.iter().zip(&demands).map(service).collect(),
             due: Earliest::new(self.services.len()),
-        })
+        }
     }
 }
 
@@ -111,7 +124,7 @@ impl SharedShield {
     pub(super) fn fits(&self, service: usize, scheduler: &Scheduler) -> bool {
         let config = scheduler.config();
         let alike = |kind: &crate::workers::Workers, of: &SharedService| {
-            (kind.count, kind.batch, kind.batch_time()) == (1, of.batch, of.time)
+            (kind.count as u64, kind.batch, kind.batch_time()) == (self.workers, of.batch, of.time)
                 && config.deadline.saturating_sub(config.guard) == of.latency
         };
         let of = self.services.get(service).map(|service| &service.of);
@@ -139,12 +152,12 @@ impl SharedShield {
     }
 
     /// How long a batch may take that begins `now`, before the mandatory requests that wait; 0 if that is below `least`. Batches
-    /// may yet run over by `kept`.
+    /// may yet run over by as much as is `spare`.
     pub(super) fn longest(
         &mut self,
         now: Instant,
         schedulers: &[Scheduler],
-        kept: Span,
+        spare: Spare,
         least: Span,
     ) -> Span {
         for (of, scheduler) in self.services.iter_mut().zip(schedulers) {
@@ -152,26 +165,29 @@ impl SharedShield {
         }
         let limits = (least, self.longest);
         match self.rule {
-            Rule::Earliest => self.by_deadline(now, schedulers, kept + self.early, limits, false),
-            Rule::Turns => self.by_turns(now, schedulers, kept, limits, false),
+            Rule::Earliest => self.by_deadline(now, schedulers, spare, limits, false),
+            Rule::Turns => self.by_turns(now, schedulers, spare, limits, false),
         }
     }
 
     /// The same where nothing mandatory waits, of a batch that may be longer than any: then what comes while it runs must be in time,
-    /// whenever it does.
+    /// whenever it does. With several workers none may be: the others may begin what is short and followed while it runs.
     pub(super) fn longest_alone(
         &mut self,
         now: Instant,
         schedulers: &[Scheduler],
-        kept: Span,
+        spare: Spare,
         limits: (Span, Span),
     ) -> Span {
+        if self.workers > 1 {
+            return Span::ZERO;
+        }
         for of in &mut self.services {
             (of.waiting, of.looked, of.taken) = (0, 0, 0);
         }
         match self.rule {
-            Rule::Earliest => self.by_deadline(now, schedulers, kept + self.early, limits, true),
-            Rule::Turns => self.by_turns(now, schedulers, kept, limits, true),
+            Rule::Earliest => self.by_deadline(now, schedulers, spare, limits, true),
+            Rule::Turns => self.by_turns(now, schedulers, spare, limits, true),
         }
     }
 
@@ -180,7 +196,7 @@ impl SharedShield {
         &mut self,
         now: Instant,
         schedulers: &[Scheduler],
-        kept: Span,
+        spare: Spare,
         (least, most): (Span, Span),
         all: bool,
     ) -> Span {
@@ -192,9 +208,12 @@ impl SharedShield {
             self.due.set(s, of.next_due(scheduler));
         }
         let first = if all { now } else { first };
-        let (mut longest, mut work) = (most.as_nanos(), kept.as_nanos());
+        let mut longest = most.as_nanos();
+        let mut work = spare.taken.as_nanos().saturating_add(self.apart);
+        let late = spare.over + self.early;
         for look in 0..LOOKS {
-            if waiting == 0 && look % EACH == 0 && self.holds_beyond(now, longest.saturating_add(work)) {
+            if waiting == 0 && look % EACH == 0 && self.holds_beyond(now + late, longest.saturating_add(work))
+            {
                 return Span::from_nanos(longest);
             }
             let Some((due, s)) = self.due.earliest() else { return Span::from_nanos(longest) };
@@ -206,7 +225,7 @@ impl SharedShield {
             of.look(now, &schedulers[s]);
             self.due.set(s, of.next_due(&schedulers[s]));
             if due >= first {
-                longest = longest.min(due.since(now).as_nanos().saturating_sub(work));
+                longest = longest.min(self.done(due.since(now + late)).saturating_sub(work));
                 if longest < least.as_nanos() {
                     break;
                 }
@@ -215,17 +234,22 @@ impl SharedShield {
         Span::ZERO
     }
 
-    /// Whether all lines hold that are not looked at, if what was looked at takes so much `work` and nothing else waits: at each distance
-    /// at which the next of a service is due, and beyond, as less comes than the worker does.
+    /// What the workers do in so long.
+    fn done(&self, length: Span) -> u64 {
+        length.as_nanos().saturating_mul(self.workers)
+    }
+
+    /// Whether all lines hold that are not looked at, if the workers begin `now` and what was looked at takes so much `work` and nothing else waits: at each distance
+    /// at which the next of a service is due, and beyond, as less comes than the workers do.
     fn holds_beyond(&self, now: Instant, work: u64) -> bool {
         let next = |of: &Service| of.coming.next + of.of.latency;
         let comes = || self.services.iter().filter(|of| of.coming.next < NEVER);
         let holds = |at: Instant| {
             let before = comes().filter(|&of| next(of) <= at);
             let more = before.map(|of| of.pace.within(at.since(next(of)).as_nanos()));
-            more.fold(work, u64::saturating_add) <= at.since(now).as_nanos()
+            more.fold(work, u64::saturating_add) <= self.done(at.since(now))
         };
-        comes().map(|of| u128::from(of.pace.slope)).sum::<u128>() <= WHOLE
+        comes().map(|of| u128::from(of.pace.slope)).sum::<u128>() <= WHOLE * u128::from(self.workers)
             && comes().all(|of| holds(next(of)))
     }
 
@@ -234,14 +258,14 @@ impl SharedShield {
         &mut self,
         now: Instant,
         schedulers: &[Scheduler],
-        kept: Span,
+        spare: Spare,
         (least, most): (Span, Span),
         all: bool,
     ) -> Span {
         let mut longest = most;
         for s in 0..self.services.len() {
             if all || self.services[s].waiting > 0 {
-                longest = self.in_turn(now, schedulers, s, kept, longest);
+                longest = self.in_turn(now, schedulers, s, spare, longest);
                 if longest < least {
                     return Span::ZERO;
                 }
@@ -256,20 +280,21 @@ impl SharedShield {
         now: Instant,
         schedulers: &[Scheduler],
         s: usize,
-        kept: Span,
+        spare: Spare,
         longest: Span,
     ) -> Span {
         for (of, scheduler) in self.services.iter_mut().zip(schedulers) {
             of.coming.begin(now, scheduler);
             (of.looked, of.taken) = (0, 0);
         }
-        let (mut longest, kept) = (longest.as_nanos(), kept.as_nanos());
+        let mut longest = longest.as_nanos();
         // When the batch of those that were looked at begins at the latest.
         let mut begun = 0;
         for place in 0..LOOKS {
             let own = &mut self.services[s];
             if place >= own.waiting {
-                let clear = now + Span::from_nanos((longest + kept).saturating_add(begun)) + self.guard;
+                let all = (longest + spare.taken.as_nanos()).saturating_add(begun).div_ceil(self.workers);
+                let clear = now + Span::from_nanos(all) + spare.over + self.guard;
                 if own.coming.next > clear {
                     return Span::from_nanos(longest);
                 }
@@ -285,8 +310,8 @@ impl SharedShield {
                     let work = of.work_within(now, &schedulers[i], due + self.guard, turns);
                     begun = begun.saturating_add(work);
                 }
-                let left = due.since(now).as_nanos();
-                longest = longest.min(left.saturating_sub(begun.saturating_add(time.as_nanos() + kept)));
+                let left = self.done(due.since(now + spare.over + time));
+                longest = longest.min(left.saturating_sub(begun.saturating_add(spare.taken.as_nanos())));
                 if longest == 0 {
                     return Span::ZERO;
                 }

@@ -1,10 +1,10 @@
-//! How long a batch may be that goes before those that wait, on one worker: the two lines of `docs/guarantee.md`, read off the page
+//! How long a batch may be that goes before those that wait: the two lines of `docs/guarantee.md`, read off the page
 //! at every tick.
 
 use super::sharing::{Move, Service, Shared, State};
 use super::{Stream, state::Record};
 
-/// Ticks that are looked ahead: longer than anything keeps the worker busy.
+/// Ticks that are looked ahead: longer than anything keeps the workers busy.
 const FAR: u64 = 100;
 
 /// The shield of a system by its definition.
@@ -34,6 +34,9 @@ impl Ahead<'_> {
         let kept = u64::from(if state.overrun { 0 } else { self.shared.overrun });
         let services = self.shared.services.iter().enumerate();
         let requests: Vec<Vec<(u64, u64)>> = services.map(|(s, of)| self.requests(state, s, of)).collect();
+        // What may run over is for each worker; what the others have left is what they have in all.
+        let taken = state.busy.iter().map(|&left| u64::from(left)).sum::<u64>();
+        let kept = kept * self.shared.workers as u64 + taken;
         let most = if self.shared.turns {
             self.by_turns(state, &requests, kept)
         } else {
@@ -62,18 +65,21 @@ impl Ahead<'_> {
         let late = u64::from(self.shared.late);
         let first = state.waiting.iter().filter_map(|queue| queue.as_slice().first()).min();
         let first = first.map_or(0, |&left| u64::from(left).saturating_sub(late));
+        let workers = self.shared.workers as u64;
+        let longest = self.shared.services.iter().map(|s| u64::from(s.time)).max().unwrap_or(0);
         let left = |y: u64| {
             let work = |(service, of): (&Service, &Vec<(u64, u64)>)| {
                 let due = of.iter().filter(|&&(_, due)| due <= y).count();
                 due.div_ceil(service.batch) as u64 * u64::from(service.time)
             };
             let work: u64 = self.shared.services.iter().zip(requests).map(work).sum();
-            y.saturating_sub(work + u64::from(self.early))
+            (workers * y.saturating_sub(self.early.into())).saturating_sub(work + (workers - 1) * longest)
         };
         (first..FAR).map(left).min().unwrap_or(0)
     }
 
     fn by_turns(&self, state: &State, requests: &[Vec<(u64, u64)>], kept: u64) -> u64 {
+        let workers = self.shared.workers as u64;
         let services = &self.shared.services;
         let waiting = |s: usize| state.waiting[s].len();
         let mut least = u64::MAX;
@@ -83,7 +89,8 @@ impl Ahead<'_> {
             for (place, &(at, due)) in requests[s].iter().enumerate() {
                 // It finds none waiting, whatever goes ahead within what has been found.
                 let longest = least.saturating_sub(kept).min(self.shared.longest.into());
-                if place >= waiting(s) && at > longest + kept + begun + u64::from(self.shared.late) {
+                let clear = (longest + kept + begun).div_ceil(workers) + u64::from(self.shared.late);
+                if place >= waiting(s) && at > clear {
                     break;
                 }
                 let rounds = (place / services[s].batch) as u64;
@@ -96,7 +103,8 @@ impl Ahead<'_> {
                     batches * u64::from(services[i].time)
                 });
                 begun = others.sum::<u64>() + rounds * u64::from(services[s].time);
-                least = least.min(due.saturating_sub(begun + u64::from(services[s].time)));
+                let left = workers * due.saturating_sub(services[s].time.into());
+                least = least.min(left.saturating_sub(begun));
             }
         }
         least

@@ -58,7 +58,7 @@ pub(super) struct State {
     pub(super) streams: [[Record; STREAMS]; 3],
     /// Time left to the deadlines of the mandatory requests that wait.
     pub(super) waiting: [Queue; 3],
-    busy: [u8; 2],
+    pub(super) busy: [u8; 2],
     line: List<3>,
     /// Batches that the first of the line has had in this turn.
     used: u8,
@@ -112,7 +112,7 @@ impl Shared {
         self.search(limit, |_| 0)
     }
 
-    /// The same, where batches may go before those that wait as far as `shield` allows, asked in each state of one worker.
+    /// The same, where batches may go before those that wait as far as `shield` allows.
     pub(super) fn search(
         &self,
         limit: usize,

@@ -49,7 +49,7 @@ pub(crate) fn admission(shared: &Shared) -> Result<SharedAdmission, SharingError
 fn shield(shared: &Shared) -> Option<SharedShield> {
     let (sharing, specs) = (sharing(shared), specs(shared));
     let admission = sharing.admit(&lists(&specs)).ok()?;
-    sharing.shield(&lists(&specs), &admission)
+    Some(sharing.shield(&lists(&specs), &admission))
 }
 
 /// The streams of each service.

@@ -93,7 +93,7 @@ pub fn on_device(
         let specs: Vec<_> = problem.specs().collect();
         let lists: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
         let sharing = problem.sharing(decision.rule, &decision.turns);
-        device.set_shield(sharing.shield(&lists, admission))?;
+        device.set_shield(Some(sharing.shield(&lists, admission)))?;
     }
     Ok(OnDevice::new(device, streams))
 }

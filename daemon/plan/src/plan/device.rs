@@ -74,13 +74,7 @@ impl DevicePlan {
     #[must_use]
     pub fn shield(&self, streams: &[Vec<StreamSpec>], admission: &SharedAdmission) -> Option<SharedShield> {
         let lists: Vec<&[StreamSpec]> = streams.iter().map(Vec::as_slice).collect();
-        self.goes_ahead().then(|| self.sharing.shield(&lists, admission)).flatten()
-    }
-
-    /// Whether what nothing is promised for may go before what is: with several workers it never does.
-    #[must_use]
-    pub fn goes_ahead(&self) -> bool {
-        self.config.ahead && self.sharing.workers == 1
+        self.config.ahead.then(|| self.sharing.shield(&lists, admission))
     }
 }
 
