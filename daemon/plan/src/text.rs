@@ -62,7 +62,7 @@ fn print_device(device: &DevicePlan) {
     }
     say!(
         "  what nothing is promised for {}",
-        match device.goes_ahead() {
+        match device.config.ahead {
             true => format!("goes before that where nobody is late for it, for up to {}", sharing.longest),
             false => "waits while anything else does".to_owned(),
         }
@@ -97,7 +97,7 @@ pub fn device_json(device: &DevicePlan) -> Value {
         "name": config.name,
         "workers": config.workers,
         "rule": match sharing.rule { Rule::Earliest => "deadline", Rule::Turns => "turns" },
-        "ahead": device.goes_ahead(),
+        "ahead": device.config.ahead,
         "longest_ns": sharing.longest.as_nanos(),
         "overrun_margin_ns": admission.binding.map(|_| admission.overrun_margin().as_nanos()),
         "services": services.iter().enumerate().map(service).collect::<Vec<_>>(),
