@@ -132,9 +132,12 @@ fn a_plan_says_whether_anything_may_go_ahead() {
     let text = place.succeed(&["plan"]);
     assert!(text.contains(words), "{text}");
     let config = std::fs::read_to_string(place.config()).expect("written");
-    for other in ["name = \"box\"\nahead = false", "name = \"box\"\nworkers = 2"] {
-        place.configure(config.replace("name = \"box\"", other));
+    for (other, words) in [
+        ("ahead = false", "what nothing is promised for waits while anything else does"),
+        ("workers = 2", words),
+    ] {
+        place.configure(config.replace("name = \"box\"", &format!("name = \"box\"\n{other}")));
         let text = place.succeed(&["plan"]);
-        assert!(text.contains("what nothing is promised for waits while anything else does"), "{text}");
+        assert!(text.contains(words), "{text}");
     }
 }
