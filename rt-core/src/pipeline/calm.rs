@@ -62,4 +62,9 @@ impl Calm {
     pub(super) fn is_over(&self) -> bool {
         self.since.iter().all(Option::is_some)
     }
+
+    /// Whether all that ran at any `c_i` has ended as well.
+    pub(super) fn has_ended(&self) -> bool {
+        self.since.iter().all(|since| since.is_some_and(|(_, left)| left == 0))
+    }
 }

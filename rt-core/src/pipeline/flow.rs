@@ -173,12 +173,13 @@ impl PipelineScheduler {
         last - self.rest[0]
     }
 
-    /// Where nothing that was before is in the way of what is to come, tells the first stage, if that waits for it.
+    /// Where nothing that was before is in the way of what is to come, tells the first stage, if that waits for it, and forgets overruns.
     pub(super) fn settle(&mut self, now: Instant) -> bool {
-        if !self.first.awaits_clear() {
+        let awaited = self.first.awaits_clear();
+        if !awaited && !self.overruns.is_strained() {
             return false;
         }
-        self.calm.restart(self.first.breaks());
+        self.calm.restart(self.first.breaks() + self.overruns.count);
         for stage in 0..=self.later.len() {
             if !self.calm.is_next(stage, self.pipeline.stages[stage].parents) {
                 continue;
@@ -188,7 +189,10 @@ impl PipelineScheduler {
                 self.calm.note(stage, busy);
             }
         }
-        let over = self.calm.is_over();
+        if self.calm.has_ended() {
+            self.overruns.forget();
+        }
+        let over = awaited && self.calm.is_over();
         if over {
             self.first.all_clear();
             self.longer.since_calm = false;

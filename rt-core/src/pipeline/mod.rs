@@ -36,6 +36,7 @@ mod choose;
 mod flow;
 mod handover;
 mod horizon;
+mod overruns;
 mod parents;
 mod path;
 mod prolong;

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::calm::Calm;
 use super::choose::StageVariants;
+use super::overruns::Overruns;
 use super::prolong::Longer;
 use super::sources::{SourceId, Sources};
 use super::stage::Later;
@@ -44,6 +45,7 @@ pub struct PipelineScheduler {
     pub(super) later: Vec<Later>,
     pub(super) sources: Sources,
     pub(super) calm: Calm,
+    pub(super) overruns: Overruns,
     pub(super) longer: Longer,
     /// Of each stage, if any has some.
     pub(super) variants: Vec<StageVariants>,
@@ -107,6 +109,7 @@ impl PipelineScheduler {
             means,
             sources: Sources::new(config.queue, stages.len()),
             calm: Calm::new(stages.len()),
+            overruns: Overruns::default(),
             longer: Longer::new(&pipeline, &descendants),
             variants: Vec::new(),
             armed: NEVER,
@@ -236,10 +239,12 @@ impl PipelineScheduler {
         ran: Ran,
         mut became: impl FnMut(usize, usize) -> u32,
     ) {
-        let Some(ended) = self.pool_mut(stage).end(now, worker) else { return };
+        let Some((started, due, reported)) = self.pool_mut(stage).end(now, worker) else { return };
         let (Ran::Done(time) | Ran::Failed(time)) = ran;
         let failed = matches!(ran, Ran::Failed(_));
-        self.first.stage_ended(now, stage, ended, time);
+        // Within the margin it may take longer.
+        let due = if self.note_overrun(now, due) || reported { due } else { due.max(now) };
+        self.first.stage_ended(now, stage, (started, due, reported), time);
         if failed {
             let kinds = Scheduler::kinds_of(self.pool(stage).batch(worker));
             self.first.batch_failed(now, kinds);
@@ -288,11 +293,7 @@ impl PipelineScheduler {
             let delay = now.since(core::mem::replace(&mut self.armed, NEVER));
             self.first.was_late(now, delay);
         }
-        for stage in 1..=self.later.len() {
-            while let Some((started, due)) = self.later[stage - 1].pool.report_overdue(now, |_, _| false) {
-                self.first.stage_ran_over(now, stage, (started, due, false), None);
-            }
-        }
+        self.report_overruns(now);
         loop {
             let first = match self.first.poll(now) {
                 Action::Resolve(resolution) => return PipelineAction::Resolve(self.as_whole(resolution)),
@@ -310,8 +311,8 @@ impl PipelineScheduler {
                 continue;
             }
             self.armed = NEVER;
-            let next =
-                self.later.iter().map(|stage| stage.next(self.pipeline.guard)).fold(first, Instant::min);
+            let next = self.later.iter().map(Later::next).fold(first, Instant::min);
+            let next = next.min(self.overrun_alarm(now));
             return PipelineAction::WakeAt((next < NEVER).then_some(next));
         }
     }

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::scheduler::NEVER;
 use crate::scheduler::batch::{BatchPlanner, View};
 use crate::scheduler::pool::Pool;
 use crate::scheduler::queue::{MANDATORY, OPTIONAL, Waiting};
@@ -64,16 +65,15 @@ impl Later {
         (!self.pool.batch(worker).is_empty() || !self.given_up.is_empty()).then_some(worker)
     }
 
-    /// When there is something to be done if nothing happens before, dispatch being late by up to `guard`.
-    pub(super) fn next(&self, guard: Span) -> Instant {
+    /// When there is something to be given up if nothing happens before.
+    pub(super) fn next(&self) -> Instant {
         let just_past = |t: Instant| t + Span::from_nanos(1);
-        let due = just_past(self.pool.earliest_due() + guard);
-        let Some((bound, likely)) = self.pool.quickest() else { return due };
+        let Some((bound, likely)) = self.pool.quickest() else { return NEVER };
         let expires = |class, time| {
             let first = self.waiting.first_deadline(class);
-            first.map_or(Instant::from_nanos(u64::MAX), |deadline| just_past(deadline - time))
+            first.map_or(NEVER, |deadline| just_past(deadline - time))
         };
-        due.min(expires(MANDATORY, bound)).min(expires(OPTIONAL, likely))
+        expires(MANDATORY, bound).min(expires(OPTIONAL, likely))
     }
 
     /// How long it most likely takes until all that waits here has been begun, in full batches, and what a batch of `size` takes then.

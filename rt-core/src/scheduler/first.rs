@@ -28,7 +28,7 @@ impl Scheduler {
         self.share(self.pool.kind(0).time, self.config.guard);
         self.told.resolved.reserve(self.told.resolved.capacity() + beyond);
         if let Some(guest) = &mut self.guest {
-            guest.behind = behind;
+            (guest.behind, guest.leads) = (behind, true);
         }
     }
 
@@ -104,7 +104,7 @@ impl Scheduler {
         }
     }
 
-    /// A batch of stage `stage`, not the first, that began and was due at these instants ended `now`, or has not ended (`None`),
+    /// A batch of stage `stage` that began and was due at these instants ended `now`, or has not ended (`None`),
     /// after its engine ran for `time`.
     pub(crate) fn stage_ran_over(
         &mut self,
@@ -117,7 +117,7 @@ impl Scheduler {
         match time {
             _ if reported => self.is_relieved(now),
             Some(time) if time <= bound => self.raise_late(now, bound, held),
-            _ => self.overrun(now, (bound, time.unwrap_or(held)), Some(stage - 1)),
+            _ => self.overrun(now, (bound, time.unwrap_or(held)), stage.checked_sub(1)),
         }
     }
 

@@ -30,6 +30,8 @@ pub(super) struct Guest {
     pub(super) behind: Behind,
     /// What it has done to the others.
     pub(super) demotion: Demotion,
+    /// Whether it is the first stage of a pipeline, which watches how long its batches take.
+    pub(super) leads: bool,
 }
 
 impl Scheduler {
@@ -37,7 +39,8 @@ impl Scheduler {
     /// guard is `guard`.
     pub(crate) fn share(&mut self, longest: Span, guard: Span) {
         let (behind, demotion) = (Behind::default(), Demotion::default());
-        self.guest = Some(Guest { longest, guard, background: false, breaks: 0, behind, demotion });
+        self.guest =
+            Some(Guest { longest, guard, background: false, breaks: 0, behind, demotion, leads: false });
         // What the tests of shared workers leave is for batches that overrun.
         self.config.tolerance = Span::ZERO;
     }

@@ -5,6 +5,12 @@ use rt_core::{Event, MissReason, Outcome, Resolution, Span, StreamId};
 use super::{Batch, Line, Source, at, ns};
 
 impl Line {
+    /// By how much what runs takes longer than it may, in all.
+    pub(crate) fn planned(&self) -> u64 {
+        let over = |batch: &Batch| (batch.ends - batch.started).saturating_sub(batch.bound);
+        self.running.iter().flatten().flatten().map(over).sum()
+    }
+
     pub(super) fn started(&mut self, stage: usize, worker: usize) {
         assert!(self.running[stage][worker].is_none(), "a busy worker was given a batch");
         let parts: Vec<_> = self.scheduler.batch(stage, worker).collect();
@@ -55,7 +61,12 @@ impl Line {
             let in_time = self.now + bound <= source.deadline;
             assert!(in_time, "begun too late at {}: {source:?}", self.now);
         }
-        let ends = self.now + (self.time)(stage, bound);
+        let (mut ends, planned) = (self.now + (self.time)(stage, bound), self.planned());
+        if let Some(over) = &mut self.over {
+            let more = over(self.scheduler.overruns_left().as_nanos().saturating_sub(planned));
+            ends = if more > 0 { self.now + bound + more } else { ends };
+            self.overran += usize::from(more > 0);
+        }
         self.running[stage][worker] = Some(Batch { started: self.now, bound, ends });
     }
 

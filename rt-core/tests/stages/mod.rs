@@ -106,6 +106,9 @@ type Became = Box<dyn FnMut(usize, u32) -> u32>;
 /// From a stage and the longest that a batch may take: how long it may.
 type Longer = Box<dyn FnMut(usize, u64) -> u64>;
 
+/// From what is left of the margin for overruns: by how much the next batch takes longer than it may.
+type Over = Box<dyn FnMut(u64) -> u64>;
+
 /// A scheduler with its caller.
 pub(crate) struct Line {
     pub(crate) scheduler: PipelineScheduler,
@@ -130,6 +133,9 @@ pub(crate) struct Line {
     /// Lets batches take longer, from the stage and the longest that is allowed; and how many took longer than a full one.
     pub(crate) longer: Option<Longer>,
     pub(crate) longs: usize,
+    /// From what is left of the margin: by how much a batch that begins takes longer than it may; and how many did.
+    pub(crate) over: Option<Over>,
+    pub(crate) overran: usize,
     /// More may be amiss than mandatory requests that begin too late.
     pub(crate) lenient: bool,
 }
@@ -153,6 +159,8 @@ impl Line {
             lates: 0,
             longer: None,
             longs: 0,
+            over: None,
+            overran: 0,
             lenient: false,
             config,
         }
@@ -165,7 +173,13 @@ impl Line {
     /// Adds a stream if it is admitted beside all that count and nothing is in its way.
     pub(crate) fn try_add(&mut self, spec: &StreamSpec) -> Option<StreamId> {
         let load = self.scheduler.first().load();
-        self.scheduler.pipeline().admit(load.specs().chain([spec])).ok()?;
+        let admission = self.scheduler.pipeline().admit(load.specs().chain([spec])).ok()?;
+        if self.over.is_some() {
+            let margin = self.config.deadline.saturating_sub(admission.bound);
+            if !self.scheduler.set_overrun_margin(at(self.now), margin) {
+                return None;
+            }
+        }
         let newcomer = self.scheduler.newcomer(spec.clone()).beside(&load);
         let joined = self.scheduler.try_add_stream(at(self.now), newcomer).expect("room for a stream");
         let added = match joined {

@@ -58,6 +58,23 @@ impl Pool {
         self.lost == 0 && self.overdue == 0 && now <= self.earliest_due()
     }
 
+    /// By how much batches that run should have ended by now, in all.
+    pub(crate) fn overdue_by(&self, now: Instant) -> Span {
+        if self.overdue == 0 && now <= self.earliest_due() {
+            return Span::ZERO;
+        }
+        let over = |worker: &Worker| match worker.state {
+            State::Busy { due, .. } => now.since(due),
+            State::Free | State::Lost => Span::ZERO,
+        };
+        self.iter().map(over).fold(Span::ZERO, |all, over| all + over)
+    }
+
+    /// How many workers run a batch.
+    pub(crate) fn at_work(&self) -> usize {
+        self.alive() - self.free
+    }
+
     /// The workers that run a batch.
     pub(crate) fn busy(&self) -> Few {
         let mut busy = Few::default();
