@@ -19,15 +19,20 @@ pub(super) struct Overruns {
     /// By how much batches may take longer in all, now and once what was is forgotten.
     margin: Span,
     after: Span,
-    /// By how much those did that ended, and how many ever did.
+    /// By how much those did that ended, and how often that, or the margin, became more.
     spent: Span,
     pub(super) count: u64,
 }
 
 impl Overruns {
+    /// Whether a batch that has ended took longer.
+    pub(super) fn are_any(&self) -> bool {
+        self.spent > Span::ZERO
+    }
+
     /// Whether there is anything to be forgotten.
     pub(super) fn is_strained(&self) -> bool {
-        self.spent > Span::ZERO || self.margin < self.after
+        self.are_any() || self.margin < self.after
     }
 
     /// No source that is to be answered has met an overrun.
@@ -40,13 +45,14 @@ impl PipelineScheduler {
     /// Sets by how much batches may take longer in all, between instants at which nothing that was before is in the way: what the bound of
     /// an admission leaves of the deadline. It must be that of the streams that are there and, if it counts one more, be set before that
     /// is added. False, and nothing has changed, if they have by more already: then the stream is to be added later. Zero before it is
-    /// set, and wherever there is a shield, which grants what is left of the deadline to longer batches.
+    /// set, and where there is a shield, which grants what is left of the deadline to longer batches, but none behind an overrun.
     #[must_use]
     pub fn set_overrun_margin(&mut self, now: Instant, margin: Span) -> bool {
         let kept = self.excess(now) <= margin;
         if kept {
-            // What is there was promised beside what counted until now.
+            // What is there was promised beside what counted until now: for that nothing more is left.
             let overruns = &mut self.overruns;
+            overruns.count += u64::from(margin > overruns.margin);
             (overruns.margin, overruns.after) = (overruns.margin.min(margin), margin);
             self.settle(now);
         }
@@ -61,7 +67,7 @@ impl PipelineScheduler {
 
     /// By how much they may in all.
     pub(super) fn overrun_margin(&self) -> Span {
-        if self.has_shield() { Span::ZERO } else { self.overruns.margin }
+        if self.has_shield() || self.longer.since_calm { Span::ZERO } else { self.overruns.margin }
     }
 
     /// By how much batches took longer since the last such instant, those that run among them.

@@ -121,7 +121,8 @@ impl PipelineScheduler {
             return Span::ZERO;
         };
         let (theta, beside) = (own.theta.saturating_sub(self.pipeline.guard), own.beside);
-        if !self.pools().all(|pool| pool.is_on_time(now)) || !self.look_at(stage, theta) {
+        let on_time = !self.overruns.are_any() && self.pools().all(|pool| pool.is_on_time(now));
+        if !on_time || !self.look_at(stage, theta) {
             return Span::ZERO;
         }
         let slack = self.slack(now, stage, worker, theta);

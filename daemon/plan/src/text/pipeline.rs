@@ -71,6 +71,10 @@ pub(super) fn print(plan: &ServicePlan, pipeline: &PipelinePlan) {
         (false, None) => say!("  reserved: {} (best effort)", reserved.join(", ")),
         (false, Some(admission)) => {
             say!("  reserved: {}; answered as a whole within {}", reserved.join(", "), admission.bound);
+            if !pipeline.has_variants() {
+                let margin = config.deadline.saturating_sub(admission.bound);
+                say!("    so batches of all stages may run over by {margin} in all and make none late");
+            }
         }
     }
 }
@@ -217,6 +221,7 @@ pub(super) fn json(plan: &ServicePlan, pipeline: &PipelinePlan) -> Value {
         "split_per_s": plan.split_per_s(),
         "reserved": config.reserved.iter().map(|s| &s.name).collect::<Vec<_>>(),
         "reserved_bound_ns": pipeline.admission.as_ref().map(|admission| ns(admission.bound)),
+        "overrun_margin_ns": ns(plan.overrun_margin(config.reserved.iter().map(|stream| &stream.spec))),
         "device": Value::Null,
     })
 }

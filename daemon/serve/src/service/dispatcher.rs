@@ -226,11 +226,12 @@ impl Dispatcher {
         }
     }
 
-    /// As [`Device::set_overrun_margin`], where services share the workers.
+    /// As [`Device::set_overrun_margin`] or [`rt_core::pipeline::PipelineScheduler::set_overrun_margin`].
     pub(super) fn set_overrun_margin(&mut self, now: Instant, margin: Span) -> bool {
         match self {
-            Self::Alone(_) | Self::Staged(_) => true,
+            Self::Alone(_) => true,
             Self::Shared(device) => device.set_overrun_margin(now, margin),
+            Self::Staged(staged) => staged.scheduler.set_overrun_margin(now, margin),
         }
     }
 

@@ -212,7 +212,7 @@ impl Held<'_> {
         (event, stream.and_then(|id| names.get(id)).cloned())
     }
 
-    /// As [`Dispatcher::set_overrun_margin`], where services share the workers.
+    /// As [`Dispatcher::set_overrun_margin`], where services share the workers or are stages of a pipeline.
     pub(super) fn set_overrun_margin(&mut self, now: Instant, margin: Span) -> bool {
         self.core.dispatcher.set_overrun_margin(now, margin)
     }

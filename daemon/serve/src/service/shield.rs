@@ -45,10 +45,10 @@ impl AnyShield {
     }
 }
 
-/// What the promises of all services of a device leave room for; nothing of a service by itself.
+/// What the promises of all services of a device, or of a pipeline, leave room for; nothing of another service.
 #[derive(Debug, Default)]
 pub(super) struct Together {
-    /// By how much batches may run over.
+    /// By how much batches may run over in all.
     pub(super) margin: Span,
     /// What may go before them.
     pub(super) shield: Option<SharedShield>,
@@ -81,10 +81,15 @@ impl Service {
         let reserved: Vec<_> = self.plan.config.reserved.iter().map(|s| &s.spec).collect();
         let (shield, tolerance) = (self.work_out_shield(&reserved), self.work_out_tolerance(&reserved));
         let fallbacks = self.work_out_fallbacks(&reserved);
+        let margin = self.plan.overrun_margin(reserved.iter().copied());
         let mut scheduler = self.scheduler();
         scheduler.set_tolerance(tolerance);
         let now = scheduler.now;
         scheduler.set_fallbacks(now, fallbacks);
+        if self.plan.pipeline.is_some() {
+            // Nothing has run yet.
+            let _ = scheduler.set_overrun_margin(now, margin);
+        }
         let _before = self.set_shield(&mut scheduler, shield);
     }
 
@@ -188,7 +193,10 @@ impl Service {
             Ok(waiting) if waiting > queue as u64 => Err(format!(
                 "beside {there} other promised streams up to {waiting} requests that must be served can wait, queue = {queue}"
             )),
-            Ok(_) => Ok(Together::default()),
+            Ok(_) => {
+                let margin = calmly(|| self.plan.overrun_margin(load.specs().chain([spec])));
+                Ok(Together { margin, shield: None })
+            }
         }
         .map_err(|text| refuse(RefusalCode::NotAdmissible, text))
     }

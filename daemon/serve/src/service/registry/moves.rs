@@ -67,7 +67,16 @@ impl Moves {
             }
         }
         let together = |(share, admission): (&Share, _)| Together::of(&share.device, &load, &admission);
-        Ok(shared.zip(admission).map(together).unwrap_or_default())
+        let alone = || Together {
+            margin: all
+                .iter()
+                .zip(&load)
+                .map(|((plan, _), load)| plan.overrun_margin(load))
+                .max()
+                .unwrap_or_default(),
+            shield: None,
+        };
+        Ok(shared.zip(admission).map_or_else(alone, together))
     }
 }
 
