@@ -307,7 +307,8 @@ fn hundreds_of_clients_come_and_go_without_a_trace() {
             0 => drop(daemon.raw()),
             1 => drop(daemon.raw().send(&frame(1, &hello(VERSION))[..20])),
             _ => {
-                let mut client = daemon.client();
+                // It may not have heard yet that so many others are gone.
+                let mut client = eventually("a client", || Client::connect(daemon.deployment.socket()).ok());
                 if let Ok(stream) = client.register(&best_effort("null", &format!("s{round}"))) {
                     client.submit(&stream, &[0.0; 2]).expect("submitted");
                 }
