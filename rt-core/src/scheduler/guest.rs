@@ -77,7 +77,7 @@ impl Scheduler {
         if !self.form_batch(now, worker) {
             return None;
         }
-        Some(self.pool.get(worker).map_or(Span::ZERO, |w| w.left(now)))
+        Some(self.pool.left(now, worker))
     }
 
     /// Has the variant selected for the batch that `worker` starts: what that takes at most, which is no more than `longest` where
@@ -87,7 +87,7 @@ impl Scheduler {
         let promised = self.pool.batch(worker).iter().any(|request| request.mandatory);
         let left = if promised { slack.saturating_sub(kept) } else { slack };
         self.select_within(now, worker, slack, longest.min(left));
-        self.pool.get(worker).map_or(Span::ZERO, |w| w.left(now))
+        self.pool.left(now, worker)
     }
 
     /// By when the first of those that wait must be answered, and what full batches of all of them take; `None` if none does.
@@ -121,7 +121,7 @@ impl Scheduler {
         if !self.form_batch_ahead(now, worker, longest) {
             return None;
         }
-        Some(self.pool.get(worker).map_or(Span::ZERO, |w| w.left(now)))
+        Some(self.pool.left(now, worker))
     }
 
     /// By when the `nth` mandatory request that waits must be answered, less the guard; the end of time if fewer do.

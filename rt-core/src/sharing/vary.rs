@@ -14,8 +14,11 @@ impl Device {
     /// base.
     #[inline(never)]
     pub(super) fn vary(&mut self, now: Instant, worker: WorkerId, service: usize, time: Span) -> Span {
-        let clear = self.schedulers.iter().all(|scheduler| scheduler.waiting_mandatory() == 0);
-        if !clear || self.quiet || self.demoted >> service & 1 == 1 || !self.crew.is_prompt(now, self.longest)
+        let clear = |scheduler: &Scheduler| scheduler.waiting_mandatory() == 0;
+        if self.quiet
+            || self.demoted >> service & 1 == 1
+            || !self.schedulers.iter().all(clear)
+            || !self.crew.is_prompt(now, self.longest)
         {
             return time;
         }

@@ -6,6 +6,7 @@ use crate::harness::{
     DAEMON, Daemon, Deployment, Listener, alone, answers, best_effort, daemon_in_real_time, eventually, pause,
 };
 use rustix::process::{Signal, kill_process};
+use serde_json::Value;
 use weir_client::{
     ArrivalBound, Constraint, MissReason, Outcome, RefusalCode, Registration, SafeModeCause, StreamInfo,
 };
@@ -229,6 +230,44 @@ fn what_is_of_a_lost_worker_of_a_later_stage_is_missed_and_the_worker_comes_back
     let scores = [0.0, 0.7, 0.0, 0.0];
     let outcome = client.infer(&stream, &scores).expect("an answer");
     assert_eq!(Read::of(&stream, &outcome), Some(Read::expected(&scores, 3)), "{outcome:?}");
+}
+
+/// Two stages that take 60 ms where they may take 10, of which one source is promised a second within so long, lateness of a second a
+/// stage among it: 2.04 s in all. What `weir plan` leaves them to take longer, and whether any of five sources makes them tell of it.
+fn overruns_within(deadline: &str) -> (u64, bool) {
+    let stage = |name: &str, more: &str| {
+        format!(
+            "[[pipeline.stage]]\nname = \"{name}\"\nengine = \"simulated\"\nmax-batch = 1\n\
+             simulated = {{ times = [\"60ms\"], input = 4, output = 4 }}\n{more}"
+        )
+    };
+    let second = "after = \"first\"\n[pipeline.stage.adapter]\ninputs.input = { pass = \"output\" }\n";
+    let streams = "[[pipeline.stream]]\nname = \"line\"\nconstraints = [{ row-miss = 0 }]\n\
+                   arrivals = [{ periodic = { period = \"1s\" } }]\n";
+    let pipeline = format!(
+        "[[pipeline]]\nname = \"slow\"\ndeadline = \"{deadline}\"\nguard = \"1s\"\n{}{}",
+        stage("first", ""),
+        stage("second", second)
+    );
+    let place = meter_of(&pipeline, DAEMON, streams, 10);
+    let plan: Value = serde_json::from_str(&place.succeed(&["plan", "--json"])).expect("JSON");
+    let margin = plan["services"][0]["overrun_margin_ns"].as_u64().expect("a number");
+    let daemon = place.serve();
+    let mut listener = Listener::new(&daemon);
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("slow", "line")).expect("reserved");
+    for n in 0..5 {
+        pause(Duration::from_secs(1));
+        assert!(client.infer(&stream, &[n as f32; 4]).is_ok(), "an answer");
+    }
+    let told = listener.changes().iter().any(|change| change.cause == SafeModeCause::ServiceOverrun);
+    (margin / 1_000_000, told)
+}
+
+#[test]
+fn batches_that_take_longer_are_told_of_once_that_is_more_than_is_left_of_the_deadline() {
+    assert_eq!(overruns_within("20s"), (17_960, false));
+    assert_eq!(overruns_within("2100ms"), (60, true));
 }
 
 #[test]

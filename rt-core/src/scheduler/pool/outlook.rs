@@ -46,6 +46,12 @@ impl Pool {
         }
     }
 
+    /// What the batch of `worker` still takes at most; nothing of one that runs none.
+    #[inline]
+    pub(crate) fn left(&self, now: Instant, worker: WorkerId) -> Span {
+        self.get(worker).map_or(Span::ZERO, |worker| worker.left(now))
+    }
+
     /// Whether every worker is free within its `P`.
     pub(crate) fn is_prompt(&self, now: Instant) -> bool {
         let prompt = |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= self.kind(id).time;
