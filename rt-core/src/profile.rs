@@ -85,6 +85,16 @@ impl LatencyProfile {
         Self::of(times.iter().copied())
     }
 
+    /// By batch size what takes longer of the two, up to the largest that both have.
+    pub(crate) fn slower_of(&self, other: &Self) -> Self {
+        let slower = |(a, b): (&BatchTime, &BatchTime)| BatchTime {
+            bound: a.bound.max(b.bound),
+            likely: a.likely.max(b.likely),
+            mean: a.mean.max(b.mean),
+        };
+        Self(self.0.iter().zip(&other.0).map(slower).collect())
+    }
+
     fn of(times: impl ExactSizeIterator<Item = BatchTime>) -> Result<Self, ProfileError> {
         let length = ProfileError::Length { len: times.len() };
         if !(1..=MAX_BATCH).contains(&times.len()) {

@@ -1,5 +1,6 @@
 //! A plan for people, line by line, and as JSON: what can be promised, and why.
 
+mod classes;
 mod kinds;
 mod ladder;
 mod pipeline;
@@ -166,6 +167,7 @@ fn print_service(plan: &ServicePlan) {
         );
     }
     print_variants(plan);
+    classes::print(plan);
     match &plan.rate {
         Some(rate) => print_rate(plan, rate),
         None => say!("  no constraints of its own: streams bring theirs, or get best effort"),

@@ -6,10 +6,14 @@ use virtual_time::Poisson;
 use super::trial::Effort;
 use super::{Expected, Inputs, SelectionError};
 
-/// Up to which rates one is chosen each, as parts of what the base carries; the last one also for more.
-pub const AUTO_PARTS: [f64; 12] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2];
+/// Up to which rates one is chosen each, as parts of what the base carries; the last one also for more. Where little comes, what half a
+/// second tells of the rate is off by much of it, and a table for twice as much gives answers away: they are closer there.
+pub const AUTO_PARTS: [f64; 20] = [
+    0.05, 0.1, 0.125, 0.15, 0.175, 0.2, 0.225, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1,
+    1.2,
+];
 /// Loads at which what was chosen is compared with all others.
-pub const COMPARED_PARTS: [f64; 8] = [0.25, 0.4, 0.55, 0.7, 0.85, 0.95, 1.05, 1.2];
+pub const COMPARED_PARTS: [f64; 9] = [0.15, 0.25, 0.4, 0.55, 0.7, 0.85, 0.95, 1.05, 1.2];
 /// Requests that selectors are tried on, and the seeds of the arrivals: others than tables are planned on.
 const REQUESTS: usize = 40_000;
 const CHOSEN: u64 = 2;

@@ -15,13 +15,14 @@ use super::types::{NEVER, Request, WorkerId};
 use crate::fallback::longer;
 use crate::time::{Instant, Span};
 use crate::workers::Workers;
+use kind::Alike;
 pub(crate) use kind::Kind;
 pub(crate) use worker::{State, Worker};
 
 /// All workers of a scheduler.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
-    kinds: Box<[Kind]>,
+    kinds: Box<[Alike]>,
     /// Kinds by the time of a full batch, the first of equals first.
     order: Box<[usize]>,
     workers: Box<[Worker]>,
@@ -46,7 +47,7 @@ impl Pool {
     pub(crate) fn new(kinds: &[Workers]) -> Self {
         let mut first = 0;
         let mut workers = Vec::new();
-        let kinds: Box<[Kind]> = kinds
+        let kinds: Box<[Alike]> = kinds
             .iter()
             .enumerate()
             .map(|(kind, of)| {
@@ -58,11 +59,11 @@ impl Pool {
                     variant: 0,
                 }));
                 first += of.count;
-                Kind::new(of, first - of.count)
+                Alike::new(of, first - of.count)
             })
             .collect();
         let mut order: Vec<usize> = (0..kinds.len()).collect();
-        order.sort_by_key(|&kind| kinds[kind].time);
+        order.sort_by_key(|&kind| kinds[kind].kind.time);
         let mut pool = Self {
             kinds,
             order: order.into(),
@@ -113,16 +114,15 @@ impl Pool {
     #[inline]
     pub(crate) fn kind(&self, worker: WorkerId) -> &Kind {
         match &*self.kinds {
-            [only] => only,
-            kinds => &kinds[self.workers[worker].kind],
+            [only] => &only.kind,
+            kinds => &kinds[self.workers[worker].kind].kind,
         }
     }
 
     /// The only kind, as it was made; `None` if there are several.
     pub(crate) fn only_kind(&self) -> Option<&Workers> {
         match &*self.kinds {
-            [only] if self.slower => Some(&only.other),
-            [only] => Some(&only.workers),
+            [only] => Some(only.made(self.slower)),
             _ => None,
         }
     }
@@ -134,7 +134,7 @@ impl Pool {
 
     /// Of each kind with a free worker the first that is, kinds with the shortest full batch first.
     pub(crate) fn free(&self) -> impl Iterator<Item = WorkerId> {
-        self.order.iter().map(|&kind| &self.kinds[kind]).filter_map(Kind::first_free)
+        self.order.iter().map(|&kind| &self.kinds[kind]).filter_map(Alike::first_free)
     }
 
     /// The first of all, if they are alike.
@@ -187,9 +187,9 @@ impl Pool {
             self.workers.iter().map(late).enumerate().find_map(|(id, told)| Some((id, told?)))?;
         let worker = &mut self.workers[id];
         worker.state = State::Busy { started: told.0, due: told.1, reported: true };
-        let kind = &mut self.kinds[worker.kind];
-        kind.due.remove(id - kind.first);
-        kind.overdue += 1;
+        let alike = &mut self.kinds[worker.kind];
+        alike.due.remove(id - alike.first);
+        alike.overdue += 1;
         self.overdue += 1;
         Some(told)
     }
@@ -198,12 +198,12 @@ impl Pool {
     #[inline(always)]
     pub(crate) fn start(&mut self, now: Instant, worker: WorkerId) -> bool {
         let w = &mut self.workers[worker];
-        let kind = &mut self.kinds[w.kind];
-        let time = kind.workers.profile.bound(w.batch.len());
-        let (due, long) = (now + time, time > kind.time);
-        kind.set_free(worker, false);
+        let alike = &mut self.kinds[w.kind];
+        let time = alike.kind.workers.profile.bound(w.batch.len());
+        let (due, long) = (now + time, time > alike.kind.time);
+        alike.set_free(worker, false);
         self.free -= 1;
-        kind.due.set(worker - kind.first, due);
+        alike.due.set(worker - alike.first, due);
         if long {
             self.long.set(worker, true);
             self.long_count += 1;
@@ -220,14 +220,14 @@ impl Pool {
         if let State::Busy { started, due, reported: false } = &mut w.state
             && until > *due
         {
-            let kind = &mut self.kinds[w.kind];
-            let is_long = |due: Instant| due.since(*started) > kind.time;
+            let alike = &mut self.kinds[w.kind];
+            let is_long = |due: Instant| due.since(*started) > alike.kind.time;
             if is_long(until) && !is_long(*due) {
                 self.long.set(worker, true);
                 self.long_count += 1;
             }
             *due = until;
-            kind.due.set(worker - kind.first, until);
+            alike.due.set(worker - alike.first, until);
         }
     }
 
@@ -266,18 +266,18 @@ impl Pool {
         let State::Busy { started, due, reported } = w.state else { return None };
         w.state = State::Free;
         self.running -= w.batch.len();
-        let kind = &mut self.kinds[w.kind];
-        kind.due.remove(worker - kind.first);
+        let alike = &mut self.kinds[w.kind];
+        alike.due.remove(worker - alike.first);
         if reported {
-            kind.overdue -= 1;
+            alike.overdue -= 1;
             self.overdue -= 1;
         }
-        kind.set_free(worker, true);
+        alike.set_free(worker, true);
         if self.free == 0 {
             self.free_since = now;
         }
         self.free += 1;
-        if due.since(started) > kind.time {
+        if due.since(started) > alike.kind.time {
             self.long.set(worker, false);
             self.long_count -= 1;
         }
@@ -291,13 +291,12 @@ impl Pool {
         if before == slower {
             return before;
         }
-        for kind in &mut self.kinds {
-            core::mem::swap(&mut kind.workers, &mut kind.other);
-            kind.time = kind.workers.batch_time();
+        for alike in &mut self.kinds {
+            alike.exchange();
         }
         self.long_count = 0;
         for (id, worker) in self.workers.iter().enumerate() {
-            let time = self.kinds[worker.kind].time;
+            let time = self.kinds[worker.kind].kind.time;
             let long = matches!(worker.state, State::Busy { started, due, .. } if due.since(started) > time);
             self.long.set(id, long);
             self.long_count += usize::from(long);
@@ -311,8 +310,8 @@ impl Pool {
         for (id, worker) in self.workers.iter_mut().enumerate() {
             if let State::Busy { started, due, reported: false } = &mut worker.state {
                 *due = *started + longer(due.since(*started));
-                let kind = &mut self.kinds[worker.kind];
-                kind.due.set(id - kind.first, *due);
+                let alike = &mut self.kinds[worker.kind];
+                alike.due.set(id - alike.first, *due);
             }
         }
     }
@@ -338,17 +337,17 @@ impl Pool {
 
     /// `worker` was free and is `lost`, or the other way round.
     fn count_lost(&mut self, worker: WorkerId, lost: bool) {
-        let kind = &mut self.kinds[self.workers[worker].kind];
-        kind.set_free(worker, !lost);
+        let alike = &mut self.kinds[self.workers[worker].kind];
+        alike.set_free(worker, !lost);
         let count = |of: usize, more: bool| if more { of + 1 } else { of - 1 };
         self.free = count(self.free, !lost);
-        (kind.lost, self.lost) = (count(kind.lost, lost), count(self.lost, lost));
+        (alike.lost, self.lost) = (count(alike.lost, lost), count(self.lost, lost));
         self.find_quickest();
     }
 
     fn find_quickest(&mut self) {
-        let there =
-            self.kinds.iter().filter(|kind| kind.lost < kind.workers.count).map(|kind| &kind.workers.profile);
+        let there = self.kinds.iter().filter(|of| of.lost < of.kind.workers.count);
+        let there = there.map(|of| &of.kind.workers.profile);
         let bound = there.clone().map(|profile| profile.bound(1)).min();
         self.quickest = bound.zip(there.map(|profile| profile.likely(1)).min());
     }

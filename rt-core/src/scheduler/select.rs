@@ -13,7 +13,8 @@ use crate::workers::Workers;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selection {
     selector: Option<Selector>,
-    /// By variant: what batches are formed as that are formed for it.
+    /// By variant: what batches are formed as that are formed for it. They take no less than the base, which runs them if the
+    /// wish is another one by then.
     kinds: Box<[Kind]>,
 }
 
@@ -54,8 +55,9 @@ impl Scheduler {
             return Err(SelectError::Base);
         }
         let kind = |Variant { profile, .. }: &Variant| {
+            let profile = profile.slower_of(&workers.profile);
             let (count, batch) = (workers.count, workers.batch.min(profile.max_batch()));
-            Kind::new(&Workers { count, batch, profile: profile.clone() }, 0)
+            Kind::new(Workers { count, batch, profile })
         };
         let kinds = selector.variants().iter().map(kind).collect();
         self.selection = Selection { selector: Some(selector), kinds };

@@ -7,6 +7,7 @@ mod dice;
 pub(crate) mod load;
 pub(crate) mod mixed;
 mod naive;
+pub(crate) mod select;
 
 use classes::class_of;
 pub(crate) use dice::Dice;

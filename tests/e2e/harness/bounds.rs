@@ -57,6 +57,17 @@ impl Deployment {
         });
     }
 
+    /// The same with a bound by what the entry is called.
+    pub(crate) fn set_bounds_of(&self, bound: impl Fn(&str) -> u64) {
+        self.change_entries(|entries| {
+            for entry in entries {
+                let sizes = entry["batches"].as_array().map_or(0, Vec::len);
+                let ms = bound(entry["model"].as_str().expect("a name"));
+                set_bounds(entry, &vec![ms; sizes]);
+            }
+        });
+    }
+
     /// Changes the entries of the profile.
     pub(crate) fn change_entries(&self, change: impl FnOnce(&mut Vec<Value>)) {
         let path = self.path("profile.json");

@@ -175,6 +175,43 @@ fn a_weaker_promise_in_force_is_a_level() {
     drop(client);
 }
 
+#[test]
+fn what_came_of_each_class_of_requests_is_a_property() {
+    if !is_possible() {
+        return;
+    }
+    // A batch takes longer than either is wanted in: answers to the soft class come late, those to the hard one not at all.
+    let place = place(
+        r#"[[service]]
+        name = "classes"
+        engine = "simulated"
+        simulated = { times = ["60ms"], accuracy = 0.5, input = 1, output = 1 }
+        deadline = "10s"
+        [[service.class]]
+        name = "soft"
+        deadline = "50ms"
+        decay = { step = { part = 0.5, cutoff = 100.0 } }
+        [[service.class]]
+        name = "hard"
+        deadline = "50ms""#,
+    );
+    let (bus, daemon) = start(&place);
+    let told = |service: &str| {
+        bus.property(&format!("/org/weir/Weir1/service/{service}"), "org.weir.Weir1.Service", "Classes")
+    };
+    assert_eq!(told("other"), "a(sttttd) 0");
+    assert_eq!(told("classes"), "a(sttttd) 2 \"soft\" 0 0 0 0 0 \"hard\" 0 0 0 0 0");
+    let mut client = daemon.client();
+    let soft = client.register(&best_effort("classes", "one")).expect("a stream");
+    let hard = soft.of_class("hard").expect("it is there");
+    let late = client.infer(&soft, &[0.0]).expect("an outcome");
+    assert!(client.infer(&hard, &[0.0]).expect("an outcome").result().is_none(), "no batch is as short");
+    if late.result().is_none() {
+        return not_checked("what came of each class on the bus: the machine stood still for seconds");
+    }
+    assert_eq!(told("classes"), "a(sttttd) 2 \"soft\" 1 1 1 0 0.25 \"hard\" 1 0 0 1 0");
+}
+
 fn said_by_plan(place: &Deployment) -> Value {
     let plan: Value = serde_json::from_str(&place.succeed(&["plan", "--json"])).expect("JSON");
     plan["services"][0]["rate"]["n_star"].clone()

@@ -4,6 +4,7 @@ mod agreement;
 mod ahead;
 mod batches;
 mod certificates;
+mod classes;
 mod closed;
 mod demoted;
 mod devices;

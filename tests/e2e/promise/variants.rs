@@ -260,7 +260,7 @@ fn who_selects_is_chosen_by_simulation() {
     let variants = lull(&daemon, 12);
     assert!(held(&variants), "{variants:?}");
     let service = &daemon.status()["services"][0];
-    assert_eq!((&service["select"], &service["planning"]["most_tables"]), (&json!("auto"), &json!(12)));
+    assert_eq!((&service["select"], &service["planning"]["most_tables"]), (&json!("auto"), &json!(20)));
 }
 
 #[test]

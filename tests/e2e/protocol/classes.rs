@@ -16,7 +16,7 @@ fn config(classes: &[&str], more: &str) -> String {
     let of = |name: &&str| {
         let said = match *name {
             "plain" => "accuracy = { large = 0.9 }",
-            // Whatever the machine does, its answers are late, and hardly ever later than 11 s.
+            // Whatever the machine does, its answers are late, and hardly ever later than a second.
             "soft" => {
                 "deadline = \"10ms\"\nvalue = 2\ndecay = { step = { part = 0.5, cutoff = 100.0 } }\naccuracy = { small = 0.8, large = 0.4 }"
             }

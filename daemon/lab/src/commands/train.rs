@@ -176,7 +176,11 @@ fn print(
     if *cut {
         say!("--limit ended it: with more time it may be better, and another machine may get other weights");
     }
-    say!("SIMULATED on arrivals held out, nothing promised: requests answered in time and right (missed)");
+    let what = match service.config.classes.is_empty() {
+        true => "requests answered in time and right",
+        false => "what a request is worth by its class, a right answer of value 1 being 100 %",
+    };
+    say!("SIMULATED on arrivals held out, nothing promised: {what} (missed)");
     say!(
         "  {:>10} {:>18} {:>18} {:>18}   best model alone",
         "requests/s",

@@ -51,6 +51,20 @@ pub(super) struct StageFacts {
     waiting: u32,
 }
 
+/// What came of the requests of a class since the start.
+#[derive(Clone, Debug, Serialize, Deserialize, Type, Variant)]
+pub(super) struct ClassFacts {
+    name: String,
+    /// That have ended.
+    requests: u64,
+    answered: u64,
+    /// Of those that were answered.
+    late: u64,
+    missed: u64,
+    /// On average, a missed one nothing; 0 where none has ended.
+    worth: f64,
+}
+
 /// `org.weir.Weir1.Service`.
 pub(super) struct ServiceObject {
     service: Arc<Service>,
@@ -237,6 +251,20 @@ impl ServiceObject {
             waiting: stage.waiting as u32,
         });
         facts.collect()
+    }
+
+    /// Of its requests, each with what came of them.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn classes(&self) -> Vec<ClassFacts> {
+        let facts = |class: weir_client::status::Class| ClassFacts {
+            name: class.name,
+            requests: class.requests,
+            answered: class.answered,
+            late: class.late,
+            missed: class.missed,
+            worth: class.worth.unwrap_or(0.0),
+        };
+        self.service.latest().classes_status().into_iter().map(facts).collect()
     }
 
     #[zbus(property)]

@@ -9,17 +9,23 @@ use crate::scheduler::few::Few;
 use crate::time::{Instant, Span};
 use crate::workers::Workers;
 
-/// Workers that are alike: what they are, who is free, and who is due when.
+/// What batches are formed for.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
     pub(crate) workers: Workers,
-    /// Them with longer batches, or as they were made while batches may take longer.
-    pub(super) other: Workers,
     /// `P`, the time of a full batch.
     pub(crate) time: Span,
     /// By the most requests that a batch may hold, from 1: the fewest that make at least 99 % of the most requests a
     /// second.
     pub(crate) paying: Box<[u8]>,
+}
+
+/// Workers that are alike: what they are, who is free, and who is due when.
+#[derive(Clone, Debug)]
+pub(super) struct Alike {
+    pub(super) kind: Kind,
+    /// Its workers with longer batches, or as they were made while batches may take longer.
+    other: Workers,
     /// The number of the first of them.
     pub(super) first: usize,
     /// Those that are free.
@@ -33,21 +39,36 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    pub(crate) fn new(workers: &Workers, first: usize) -> Self {
-        let mut kind = Self {
+    pub(crate) fn new(workers: Workers) -> Self {
+        Self { paying: paying(&workers), time: workers.batch_time(), workers }
+    }
+}
+
+impl Alike {
+    pub(super) fn new(workers: &Workers, first: usize) -> Self {
+        let mut alike = Self {
             first,
             free: Few::default(),
             free_count: 0,
             due: Earliest::new(workers.count),
             overdue: 0,
             lost: 0,
-            paying: paying(workers),
-            time: workers.batch_time(),
             other: workers.slower().unwrap_or_else(|| workers.clone()),
-            workers: workers.clone(),
+            kind: Kind::new(workers.clone()),
         };
-        (first..first + workers.count).for_each(|worker| kind.set_free(worker, true));
-        kind
+        (first..first + workers.count).for_each(|worker| alike.set_free(worker, true));
+        alike
+    }
+
+    /// They as they were made, while batches may take longer if `slower`.
+    pub(super) fn made(&self, slower: bool) -> &Workers {
+        if slower { &self.other } else { &self.kind.workers }
+    }
+
+    /// Batches may take longer from now on, or no longer may.
+    pub(super) fn exchange(&mut self) {
+        core::mem::swap(&mut self.kind.workers, &mut self.other);
+        self.kind.time = self.kind.workers.batch_time();
     }
 
     pub(super) fn first_free(&self) -> Option<WorkerId> {
@@ -63,13 +84,14 @@ impl Kind {
     /// How long a request that comes as a worker is free most likely takes, with `ahead` requests to be begun before it;
     /// `None` if all workers are lost.
     pub(super) fn likely_time(&self, ahead: usize, long: bool) -> Option<Span> {
-        let alive = self.workers.count - self.lost;
+        let Kind { workers, paying, .. } = &self.kind;
+        let alive = workers.count - self.lost;
         if alive == 0 {
             return None;
         }
-        let profile = &self.workers.profile;
-        let most = if long { profile.max_batch() } else { self.workers.batch };
-        let size = usize::from(self.paying[most - 1]);
+        let profile = &workers.profile;
+        let most = if long { profile.max_batch() } else { workers.batch };
+        let size = usize::from(paying[most - 1]);
         // All fit into 32 bits, which divide faster.
         let (ahead, alive, round) = (ahead as u32, alive as u32, (alive * size) as u32);
         let (rounds, before) = (ahead / round, ahead % round);
@@ -87,7 +109,7 @@ impl Kind {
     #[inline(never)]
     pub(super) fn likely_free(&self, now: Instant, workers: &[Worker]) -> Instant {
         let Some((due, index)) = self.due.earliest() else { return now };
-        let profile = &self.workers.profile;
+        let profile = &self.kind.workers.profile;
         let size = workers[self.first + index].batch.len();
         (due - profile.bound(size).saturating_sub(profile.mean(size))).max(now)
     }

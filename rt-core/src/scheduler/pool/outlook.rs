@@ -1,6 +1,6 @@
 //! What is to be expected of the workers as they are: when they have answered, and whether any keeps others waiting.
 
-use super::{Kind, Pool, State, Worker};
+use super::{Alike, Pool, State, Worker};
 use crate::scheduler::WorkerId;
 use crate::scheduler::few::Few;
 use crate::scheduler::types::NEVER;
@@ -10,13 +10,13 @@ impl Pool {
     /// The earliest instant at which a full batch started after the one that `acting` starts now can be done.
     pub(crate) fn next_answer(&self, now: Instant, acting: WorkerId) -> Instant {
         let own = self.workers[acting].kind;
-        let of = |(index, kind): (usize, &Kind)| {
-            let time = kind.time;
-            if kind.free_count > usize::from(index == own) {
+        let of = |(index, alike): (usize, &Alike)| {
+            let time = alike.kind.time;
+            if alike.free_count > usize::from(index == own) {
                 return Some(now + time);
             }
-            let due = (kind.due.instant() < NEVER).then(|| kind.due.instant().max(now) + time);
-            let overdue = (kind.overdue > 0).then_some(now + time);
+            let due = (alike.due.instant() < NEVER).then(|| alike.due.instant().max(now) + time);
+            let overdue = (alike.overdue > 0).then_some(now + time);
             let acting = (index == own).then_some(now + time + time);
             [due, overdue, acting].into_iter().flatten().min()
         };

@@ -125,6 +125,35 @@ fn a_narrow_screen_has_the_counters_below_the_streams() {
 }
 
 #[test]
+fn what_came_of_each_class_of_requests_stands_below_the_counters() {
+    let class = |name: &str, late: u64, worth: Value| json!({"name": name, "requests": 20 + late, "answered": 17 + late, "late": late, "missed": 3, "worth": worth});
+    let signs = json!({
+        "name": "signs", "engine": "tract", "workers": 1, "workers_alive": 1,
+        "classes": [class("clean", 0, json!(0.9125)), class("occluded", 1_204, json!(1.5)), class("new", 0, Value::Null)],
+        "kinds": [{"name": "quick", "engine": "tract", "workers": 1, "workers_alive": 1}],
+    });
+    let status = json!({"version": "1.2", "pid": 7, "now_ns": 1, "clients": 1, "services": [signs]});
+    let mut state = State::default();
+    state.take(serde_json::from_value(status).expect("a status"));
+    let shown = lines(&screen(&state, 114, 26));
+    let from = shown.iter().position(|line| line.contains("missed   none")).expect("the counters");
+    let beside: Vec<_> = shown[from..].iter().map(|line| line.get(76..).unwrap_or_default()).collect();
+    let expected = [
+        "missed   none",
+        "clean    worth 0.912, 0 late, 3 missed",
+        // More than there is room for goes on in the next line.
+        "occluded worth 1.500, 1204 late, 3",
+        "missed",
+        "new      worth -, 0 late, 3 missed",
+        "quick    1 of 1 alive, on tract",
+    ];
+    assert_eq!(beside[..expected.len()], expected, "{}", shown.join("\n"));
+    // Where it is low, what there is no room for is left out, and nothing else.
+    let shown = lines(&screen(&state, 46, 18)).join("\n");
+    assert!(shown.contains("queue    0 waiting, 0 running"), "{shown}");
+}
+
+#[test]
 fn colours_say_how_bad_it_is() {
     let buffer = screen(&state(), 100, 20);
     assert_eq!(colour_of(&buffer, "normal"), Color::Green);
