@@ -71,7 +71,8 @@ impl Check<'_> {
         }
         let service = self.service(at, raw, beside)?;
         let placed = if candidates.open { None } else { placed(&service, &candidates, placement, beside.0) };
-        Ok(ServiceConfig { candidates: Some(Candidates { placed, ..candidates }), ..service })
+        let class = placed.as_ref().and_then(|placed| placement.classes[placed.class].timed_as());
+        Ok(ServiceConfig { class, candidates: Some(Candidates { placed, ..candidates }), ..service })
     }
 
     /// What may serve it, and the first class where it may run.

@@ -31,6 +31,12 @@ impl Check<'_> {
         };
         let classes = all(raw.class.into_iter().enumerate().map(class));
         count?;
+        let mut classes = classes?;
+        // Simulated models say themselves what they take on each class.
+        let engines: Vec<EngineKind> = classes.iter().map(|class| class.engine).collect();
+        for class in classes.iter_mut().filter(|class| class.engine != EngineKind::Simulated) {
+            class.is_one_of_several = engines.iter().filter(|&&engine| engine == class.engine).count() > 1;
+        }
         let (period, limit, budget) = (period?, limit?, budget? as usize);
         Ok(PlacementConfig {
             mode: raw.mode,
@@ -39,7 +45,7 @@ impl Check<'_> {
             limit,
             headroom: headroom?,
             controller: controller?,
-            classes: classes?,
+            classes,
         })
     }
 
@@ -106,6 +112,7 @@ impl Check<'_> {
             gpus: gpus.into_iter().map(|gpu| gpu as u32).collect(),
             memory: memory?,
             shared: raw.shared,
+            is_one_of_several: false,
             backends: backends?,
         })
     }
