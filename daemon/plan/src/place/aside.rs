@@ -14,7 +14,7 @@ pub struct Aside {
 
 impl Site {
     /// Of each class that a service of the file may have devices of to itself, the fewest that keep its promise, with the most accurate
-    /// model that does; none where all of them do not.
+    /// model that does; none where all of them do not, nor of a service that shares devices, which it does not leave.
     ///
     /// # Errors
     /// If the profile lacks a model, or the file cannot be completed.
@@ -22,7 +22,9 @@ impl Site {
         let (placement, profile, running) = (&self.placement, &self.profile, &self.running[service][..]);
         let of = &self.config.services[service];
         let offers = Offers { placement, profile, service: of, running, demand: 0.0, partial: false };
-        let own = running.iter().filter(|running| !placement.classes[running.class].shared);
+        let there = of.candidates.as_ref().and_then(|of| of.placed.as_ref());
+        let shares = there.is_some_and(|placed| placed.devices == 0);
+        let own = running.iter().filter(|running| !shares && !placement.classes[running.class].shared);
         let mut asides = Vec::new();
         for running in own {
             let Some(placed) = offers.fewest(running)? else { continue };

@@ -9,7 +9,7 @@ fn three_classes() -> String {
         format!(
             "[[service]]\nname = \"{name}\"\ndemand = {demand}.0\ndeadline = \"2s\"\nguard = \"500ms\"\nhandover = \"0ms\"\nmax-batch = 1\n\
              [service.simulated]\ninput = 4\noutput = 4\nmodels = [\n\
-             {{ accuracy = 0.6, times = {{ good = [\"10ms\"], fair = [\"10ms\"], spare = [\"40ms\"] }} }},\n\
+             {{ accuracy = 0.6, times = {{ good = [\"10ms\"], fair = [\"11ms\"], spare = [\"40ms\"] }} }},\n\
              {{ accuracy = 0.9, times = {{ good = [\"18ms\"], fair = [\"70ms\"] }} }}]\n\
              [[service.stream]]\nname = \"cam\"\nconstraints = [{{ any-miss = {{ m = 3, k = 10 }} }}]\n\
              arrivals = [{{ periodic = {{ period = \"200ms\", jitter = \"150ms\" }} }}]\n"

@@ -66,7 +66,7 @@ impl Trial {
         let Some(fates) = fates(planned, &came, end)? else { return Ok(None) };
         // What is served is no longer what it was planned as where a worker is lost, or the profile another one.
         let served = site.served().ok().flatten();
-        let present = match served.map(|plan| self::fates(&plan, &came, end)).transpose()? {
+        let present = match served.and_then(|plan| self::fates(&plan, &came, end).ok()) {
             Some(None) => return Ok(None),
             present => present.flatten().map(|fates| points(&fates)),
         };
@@ -155,7 +155,7 @@ fn run(
     let safe_mode = SafeModeConfig { hold: second, clean: second, latch: false };
     let config = |plan: &&ServicePlan| {
         let config = plan.scheduler_config(safe_mode);
-        SchedulerConfig { streams: config.streams + 1, ..config }
+        SchedulerConfig { streams: config.streams.max(streams_of(plan).len()), ..config }
     };
     let took = |_, _, bound| bound;
     if let Some(share) = &services[0].shared {

@@ -274,8 +274,9 @@ fn placed(
             }
         }
     };
-    let class = candidates.classes.iter().find(is_there).copied()?;
-    let models = candidates.models.places(class, &service.model)?;
+    // Simulated models may tell apart what nothing else does.
+    let known = |&class: &usize| Some((class, candidates.models.places(class, &service.model)?));
+    let (class, models) = candidates.classes.iter().filter(is_there).find_map(known)?;
     let devices = if service.share.is_some() { 0 } else { service.workers };
     models.is_sorted().then_some(Placed { class, devices, models })
 }

@@ -32,11 +32,7 @@ impl Check<'_> {
         let classes = all(raw.class.into_iter().enumerate().map(class));
         count?;
         let mut classes = classes?;
-        // Simulated models say themselves what they take on each class.
-        let engines: Vec<EngineKind> = classes.iter().map(|class| class.engine).collect();
-        for class in classes.iter_mut().filter(|class| class.engine != EngineKind::Simulated) {
-            class.is_one_of_several = engines.iter().filter(|&&engine| engine == class.engine).count() > 1;
-        }
+        ClassConfig::tell_apart(&mut classes);
         let (period, limit, budget) = (period?, limit?, budget? as usize);
         Ok(PlacementConfig {
             mode: raw.mode,
