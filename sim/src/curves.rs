@@ -41,6 +41,20 @@ pub fn check_curves(problem: &Problem, arrivals: &[(Instant, usize)]) -> Result<
     Ok(())
 }
 
+/// Requests that come at `wishes`, in order, each put off until `curve` allows it.
+pub fn paced(
+    curve: &ArrivalCurve,
+    wishes: impl IntoIterator<Item = Instant>,
+) -> impl Iterator<Item = Instant> {
+    let mut pacer = Pacer::new(curve);
+    let (mut last, wishes) = (0, wishes.into_iter());
+    wishes.map(move |wish| {
+        last = pacer.earliest(wish.as_nanos().max(last));
+        pacer.send(last);
+        at(last)
+    })
+}
+
 /// A stream as its curve sees it. Times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer<'a> {

@@ -35,7 +35,7 @@ mod tests;
 
 pub use arrivals::{Arrivals, ArrivalsError, MAX_ARRIVALS};
 pub use classes::{Class, ClassError, ClassReport};
-pub use curves::{Breach, check_curves};
+pub use curves::{Breach, check_curves, paced};
 pub use log::{AcceptError, Became, Entry, Log, LogError, Member};
 pub use pipeline::simulate_pipeline;
 pub use policy::{PlayError, PolicyKind, UnknownPolicy};

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Four services on the machine's two cores whose demand swaps twice while they serve; the controller places them anew each time.
 
-    placement.py [--weir target/release/weir] [--phase 40] [--high 90] [--low 6] [--screens]
+    placement.py [--weir target/release/weir] [--phase 40] [--high RATE] [--low 20] [--screens]
 
 The shipped digit models on tract, each service one of four of them, every worker shared by all services. Arrivals are those of files that
-`weir load` plays: for a phase two services are asked much and two little, for the next the other way round, and then as at first. Of each phase
-it prints what is served when it ends and what the best plan for its demand would be (`weir place --demand`), and of each load what was missed,
+`weir load` plays: for a phase two services are asked much and two little, for the next the other way round, and then as at first. Without
+`--high` much is the least rate at which `weir place` gives the two that are asked it better models than the others, by the profile that was just taken. Of each phase
+it prints the load of the machine, what is served when it ends and what the best plan for its demand would be (`weir place --demand`), and of each load what was missed,
 whether its constraint held, and what the daemon announced beside it. `--screens` prints `weir top` at the end of each phase (needs pyte).
 Exits with 1 if a constraint was broken without an announcement, or a request got no answer.
 """
@@ -20,6 +21,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODELS = ["digits-s", "digits-l", "digits-xl", "digits-xxl"]
 NAMES = ["gate", "line", "press", "yard"]
 CONFIG = """
 [daemon]
@@ -48,8 +50,7 @@ shared = true
 SERVICE = """
 [[service]]
 name = "{name}"
-models = ["digits-s", "digits-l", "digits-xl", "digits-xxl"]
-demand = {demand}.0
+models = {models}
 deadline = "400ms"
 guard = "100ms"
 handover = "10ms"
@@ -67,6 +68,30 @@ def run(*command, check=True):
     if check and done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}: {done.stdout}{done.stderr}")
     return done.stdout
+
+
+def demand_of(rates):
+    """All that is asked of each service: what is played, and what its camera sends."""
+    return json.dumps({name: rate + 4.0 for name, rate in zip(NAMES, rates)})
+
+
+def placed(weir, config, rates):
+    """The best plan for that demand."""
+    demand = config.parent / "demand.json"
+    demand.write_text(demand_of(rates))
+    return json.loads(run(weir, "place", config, "--demand", demand, "--json", check=False))
+
+
+def enough(weir, config, low):
+    """The least rate, in steps of 2, at which who is asked little has to do with a worse model than who is asked much."""
+    for high in range(2 * low, 1000, 2):
+        plan = placed(weir, config, [high, high, low, low])
+        if not plan["feasible"]:
+            break
+        models = {service["name"]: MODELS.index(service["model"]) for service in plan["services"]}
+        if min(models["gate"], models["line"]) > max(models["press"], models["yard"]):
+            return high
+    sys.exit("by this profile there is no such rate: give one with --high")
 
 
 def screen(weir, socket):
@@ -94,19 +119,20 @@ def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--weir", default="target/release/weir")
     arguments.add_argument("--phase", type=int, default=40)
-    arguments.add_argument("--high", type=int, default=90)
-    arguments.add_argument("--low", type=int, default=6)
+    arguments.add_argument("--high", type=int)
+    arguments.add_argument("--low", type=int, default=20)
     arguments.add_argument("--screens", action="store_true")
     given = arguments.parse_args()
     weir = str(pathlib.Path(given.weir).resolve())
     folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-"))
-    phases = [[given.high, given.high, given.low, given.low], [given.low, given.low, given.high, given.high]]
-    phases.append(phases[0])
     config, socket = folder / "box.toml", str(folder / "s")
     text = CONFIG.format(folder=folder, models=ROOT / "models")
-    config.write_text(text + "".join(SERVICE.format(name=name, demand=demand + 4) for name, demand in zip(NAMES, phases[0])))
+    config.write_text(text + "".join(SERVICE.format(name=name, models=json.dumps(MODELS)) for name in NAMES))
     run(weir, "profile", config, "--quick")
-    run(weir, "place", config, "-o", config)
+    high, low = given.high or enough(weir, config, given.low), given.low
+    phases = [[high, high, low, low], [low, low, high, high], [high, high, low, low]]
+    (folder / "first.json").write_text(demand_of(phases[0]))
+    run(weir, "place", config, "--demand", folder / "first.json", "-o", config)
     daemon = subprocess.Popen([weir, "serve", config], stderr=open(folder / "log", "w"))
     try:
         while not os.path.exists(socket):
@@ -132,11 +158,9 @@ def main():
         for number, rates in enumerate(phases):
             time.sleep(max(0, began + (number + 1) * given.phase - 4 - time.monotonic()))
             status = json.loads(run(weir, "status", "--socket", socket, "--json"))
-            demand = folder / "demand.json"
-            demand.write_text(json.dumps({name: rate + 4.0 for name, rate in zip(NAMES, rates)}))
-            best = json.loads(run(weir, "place", config, "--demand", demand, "--json", check=False))
+            best = placed(weir, config, rates)
             placement = status["placement"]
-            print(f"\nend of phase {number + 1}, {rates} a second")
+            print(f"\nend of phase {number + 1}, {rates} a second, the machine's load {os.getloadavg()[0]:.1f}")
             models = {service["name"]: [v["model"] for v in service["variants"]] or service["model"] for service in status["services"]}
             print(f"  served by: {models}")
             print(f"  right answers since the look before: {placement['present_accuracy']}, of the plan {placement['accuracy']}; best for this demand: {best['accuracy']}")
@@ -164,8 +188,6 @@ def main():
     finally:
         daemon.terminate()
         daemon.wait()
-
-
 
 if __name__ == "__main__":
     main()

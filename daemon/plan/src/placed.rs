@@ -110,6 +110,24 @@ pub fn mixed(present: &str, next: &str, moved: &BTreeSet<&str>) -> Result<String
     Ok(text.to_string())
 }
 
+/// `text` with a service on these cores or GPUs, as many as it has already.
+///
+/// # Errors
+/// If it is no TOML, or has no such service.
+pub fn on_units(text: &str, service: &str, units: &[usize]) -> Result<String> {
+    let mut text: DocumentMut = text.parse()?;
+    let services =
+        text.get_mut("service").and_then(Item::as_array_of_tables_mut).context("there are no services")?;
+    let table = services.iter_mut().find(|table| table.get("name").and_then(Item::as_str) == Some(service));
+    let table = table.with_context(|| format!("service {service} is not there"))?;
+    let list: toml_edit::Array = units.iter().map(|&unit| unit as i64).collect();
+    let key = if table.contains_key("cores") { "cores" } else { "gpu" };
+    if !units.is_empty() {
+        table.insert(key, toml_edit::value(list));
+    }
+    Ok(text.to_string())
+}
+
 /// Takes over what the other one says of these.
 fn take(to: &mut dyn TableLike, from: &dyn TableLike, keys: &[&str]) {
     for key in keys {
@@ -277,6 +295,14 @@ workers = 2
         assert!(both.contains("times = [\"9ms\"]") && both.contains("models = [{ accuracy = 0.5"), "{both}");
         let error = mixed(PRESENT, &next, &["c"].into()).expect_err("no such service");
         assert_eq!(error.to_string(), "service c is not in the plan");
+    }
+
+    #[test]
+    fn who_stands_aside_is_on_the_devices_that_are_free() {
+        let text = on_units(PRESENT, "a", &[3, 4]).expect("TOML");
+        assert_eq!(text, PRESENT.replace("cores = [1]", "cores = [3, 4]"));
+        assert_eq!(on_units(PRESENT, "b", &[]).expect("TOML"), PRESENT, "where the class only counts");
+        assert!(on_units(PRESENT, "c", &[1]).is_err());
     }
 
     #[test]

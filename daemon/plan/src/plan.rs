@@ -8,6 +8,7 @@ mod measured;
 mod merit;
 mod pipeline;
 mod rate;
+mod run;
 mod select;
 mod selection;
 mod stalls;

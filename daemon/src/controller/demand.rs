@@ -11,7 +11,7 @@ use weir_plan::config::Estimator;
 /// Windows that are kept at most, whatever the period.
 const MOST: usize = 4096;
 /// A window beyond what is planned by more than so many standard deviations of what comes at random is none of its whims.
-const DEVIATIONS: f64 = 4.0;
+pub(super) const DEVIATIONS: f64 = 4.0;
 
 /// The arrivals of one service.
 #[derive(Clone, Debug)]

@@ -3,25 +3,46 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
-use weir_plan::config::{Config, PlacementConfig};
+use rt_core::Span;
+use weir_plan::config::{ClassConfig, Config, PlacementConfig};
 use weir_plan::placed::{self, Gone};
 
-use super::solver::{Answer, Question, ask};
+use super::circle::{Circle, Step, Way};
+use super::solver::{Answer, Question, StandsAside, ask};
 use super::steps::{Hold, Move, order};
 use super::{Controller, patience, seen};
+
+/// For so long of virtual time a plan is tried at least.
+const TRIED: Span = Span::from_millis(30_000);
 
 /// A plan beside what is served.
 pub(super) struct Plan {
     pub(super) answer: Answer,
     pub(super) next: Config,
     /// Services that it has otherwise, in the order in which they move; then those that wait for each other in a circle.
-    pub(super) moves: Vec<String>,
+    pub(super) moves: Vec<Stop>,
     pub(super) stuck: Vec<String>,
+    /// Why those do not move.
+    pub(super) because: &'static str,
     /// Services that have lost a worker and whose promises fit no more: they stay where they are.
     pub(super) unkept: Vec<String>,
 }
 
+/// A service that moves.
+pub(super) struct Stop {
+    pub(super) service: String,
+    /// A file in which it stands aside until others have moved; where there is none it goes where it is to be.
+    pub(super) aside: Option<String>,
+}
+
 impl Controller<'_> {
+    /// For how long a plan for this demand is to be tried in virtual time first: not at all where the like was seen, nor where a lost
+    /// worker leaves no choice and no time.
+    pub(super) fn to_try(&self, placement: &PlacementConfig, demand: &BTreeMap<String, f64>) -> Option<Span> {
+        let is_known = self.seen.has_lost_any() || self.known.has(demand, placement.controller.window);
+        (!is_known).then(|| placement.period.max(TRIED))
+    }
+
     /// Asks for a plan of some of what there is: without these services and devices.
     fn ask(
         &self,
@@ -31,14 +52,15 @@ impl Controller<'_> {
         devices: &[Gone],
     ) -> Result<Answer> {
         let text = placed::without_services(&placed::without(config.text(), devices)?, leave)?;
-        let demand = demand.iter().filter(|(name, _)| !leave.contains(*name));
+        let asked = demand.iter().filter(|(name, _)| !leave.contains(*name));
         let question = Question {
             program: std::env::current_exe().context("this program's own path")?,
             file: &config.path,
             text: &text,
-            demand: &demand.map(|(name, rate)| (name.clone(), *rate)).collect(),
+            demand: &asked.map(|(name, rate)| (name.clone(), *rate)).collect(),
             limit: placement.limit,
             patience: patience(placement.limit),
+            simulate: self.to_try(placement, demand),
             folder: &placed::folder(config),
         };
         ask(&question, || self.overview.served.is_draining())
@@ -117,13 +139,64 @@ impl Controller<'_> {
         let devices: Vec<_> = placement.classes.iter().map(|class| class.devices).collect();
         let first = order(&holds, &moves, &devices);
         let name = |one: usize| candidates[moves[one].service].name.clone();
-        let stuck: Vec<usize> = (0..moves.len()).filter(|one| !first.contains(one)).collect();
-        Ok(Plan {
-            moves: first.iter().copied().map(name).collect(),
-            stuck: stuck.iter().copied().map(name).collect(),
-            unkept,
-            answer,
-            next,
-        })
+        let mut stuck: Vec<String> = (0..moves.len()).filter(|one| !first.contains(one)).map(name).collect();
+        let stops = first.iter().map(|&one| Stop { service: name(one), aside: None });
+        let (mut stops, mut because): (Vec<Stop>, _) = (stops.collect(), "");
+        if !stuck.is_empty() {
+            let asides =
+                self.asides(placement, &answer, moves.iter().map(|of| &*candidates[of.service].name));
+            let least: Vec<Vec<(usize, usize)>> = asides
+                .iter()
+                .map(|all| all.iter().map(|(class, of)| (*class, of.devices)).collect())
+                .collect();
+            let numbers: Vec<Vec<usize>> =
+                placement.classes.iter().map(|class| self.numbers(class)).collect();
+            let circle =
+                Circle { holds: &holds, moves: &moves, least: &least, devices: &devices, numbers: &numbers };
+            match circle.way() {
+                Way::Found(steps) => {
+                    let stop = |step: Step| {
+                        let service = name(step.one);
+                        let aside = step.aside.map(|to| {
+                            let of = asides[step.one].iter().find(|(class, _)| *class == to.class);
+                            let text = of.map_or("", |(_, of)| &of.configuration);
+                            placed::on_units(text, &service, &to.numbers)
+                        });
+                        Ok(Stop { aside: aside.transpose()?, service })
+                    };
+                    stops = steps.into_iter().map(stop).collect::<Result<_>>()?;
+                    stuck.clear();
+                }
+                Way::None => because = "and whoever stepped aside would not keep its promise",
+                Way::Unknown => {
+                    because = "and no way to step aside was found among those that were looked at"
+                }
+            }
+        }
+        Ok(Plan { moves: stops, stuck, because, unkept, answer, next })
+    }
+
+    /// Where each of these services may stand aside: the class, and what was found there.
+    fn asides<'a, 'b>(
+        &self,
+        placement: &PlacementConfig,
+        answer: &'a Answer,
+        services: impl Iterator<Item = &'b str>,
+    ) -> Vec<Vec<(usize, &'a StandsAside)>> {
+        let class = |of: &StandsAside| placement.classes.iter().position(|class| class.name == of.class);
+        let of = |name: &str| {
+            let own = answer.asides.iter().filter(|of| of.service == name);
+            own.filter_map(|of| Some((class(of)?, of))).collect()
+        };
+        services.map(of).collect()
+    }
+
+    /// The cores or GPUs of a class that are there still; none where it only counts.
+    fn numbers(&self, class: &ClassConfig) -> Vec<usize> {
+        let all = class.cores.iter().copied().chain(class.gpus.iter().map(|&gpu| gpu as usize));
+        let is_gone = |number: usize| {
+            self.seen.gone().iter().any(|gone| gone.class == class.name && gone.number == Some(number))
+        };
+        all.filter(|&number| !is_gone(number)).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! One look for a better placement: asked for, judged, told, and carried out one service after the other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use anyhow::{Result, anyhow, ensure};
@@ -10,8 +10,8 @@ use weir_plan::config::{Config, Mode, ModelChoice, PlacementConfig, ServiceConfi
 use weir_plan::placed;
 
 use super::Controller;
-use super::find::Plan;
-use super::verdict::{Proposal, Verdict, verdict};
+use super::find::{Plan, Stop};
+use super::verdict::{Proposal, Verdict, objection, verdict};
 
 /// Why a plan is looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,10 +55,19 @@ impl Controller<'_> {
             }
         };
         let Plan { answer, next, moves, stuck, unkept, .. } = &plan;
-        let changes = moves.len() + stuck.len();
+        let going: BTreeSet<&String> = moves.iter().map(|stop| &stop.service).collect();
+        let lines: Vec<_> = going.into_iter().chain(stuck).map(|name| change(config, next, name)).collect();
+        let changes = lines.len();
         let proposal = Proposal { feasible: answer.feasible, accuracy: answer.accuracy, changes };
-        let verdict = verdict(present, proposal, placement.controller.hysteresis);
-        let lines: Vec<_> = moves.iter().chain(stuck).map(|name| change(config, next, name)).collect();
+        let to_try = self.to_try(placement, &expected).filter(|_| changes > 0);
+        let objection = to_try.and_then(|_| objection(answer.trial.as_ref()));
+        let verdict = match verdict(present, proposal, placement.controller.hysteresis) {
+            Verdict::Take if objection.is_some() => Verdict::Worse,
+            verdict => verdict,
+        };
+        if objection.is_none() && (to_try.is_some() || verdict == Verdict::Same) {
+            self.known.note(expected.clone(), placement.controller.window);
+        }
         let fits = match (answer.feasible, answer.reason.as_deref()) {
             (true, _) => String::new(),
             (false, reason) => format!("; not everything fits ({})", reason.unwrap_or("no plan")),
@@ -75,6 +84,10 @@ impl Controller<'_> {
             Verdict::Same => "the placement is as planned".to_owned(),
             Verdict::DoesNotFit => format!("nothing is changed{fits}"),
             Verdict::TooLittle => format!("nothing is changed, too little is gained by: {told}"),
+            Verdict::Worse => {
+                let why = objection.unwrap_or_default();
+                format!("nothing is changed, as {why}: {told}")
+            }
             Verdict::Take if follows => format!("changes, for {reason}{fits}: {told}"),
             Verdict::Take => format!("would change, for {reason}{fits}: {told}"),
         };
@@ -109,21 +122,45 @@ impl Controller<'_> {
 
     /// Moves one service after the other, as far as the budget goes; the first that cannot be moved ends it.
     fn carry_out(&mut self, config: &Config, placement: &PlacementConfig, plan: &Plan) {
-        let mut moved = BTreeSet::new();
+        let (mut moved, mut aside) = (BTreeSet::new(), BTreeMap::new());
         let mut before = config.text().to_owned();
-        for name in &plan.moves {
-            if self.budget.left(clock::now(), placement.budget, placement.period) == 0 {
-                let line = format!("the budget is spent: {name} and what follows wait for the next period");
-                return info!("placement: {line}");
+        let (period, budget) = (placement.period, placement.budget);
+        let services: BTreeSet<&str> = plan.moves.iter().map(|stop| &*stop.service).collect();
+        // Who stands aside is not to stay there for want of a budget that a period later would have been enough.
+        let left = self.budget.left(clock::now(), budget, period);
+        if plan.moves.iter().any(|stop| stop.aside.is_some()) && left < services.len().min(budget) {
+            return info!(
+                "placement: the budget is spent: services that make room for each other wait for the next period"
+            );
+        }
+        for Stop { service: name, aside: stands } in &plan.moves {
+            // Who has stood aside is changed no second time.
+            if !aside.contains_key(&**name) {
+                if self.budget.left(clock::now(), budget, period) == 0 {
+                    let line =
+                        format!("the budget is spent: {name} and what follows wait for the next period");
+                    return info!("placement: {line}");
+                }
+                self.budget.spend(clock::now());
             }
-            self.budget.spend(clock::now());
-            moved.insert(&**name);
-            let made = placed::mixed(config.text(), plan.next.text(), &moved).and_then(|text| {
+            match stands {
+                Some(text) => drop(aside.insert(&**name, &**text)),
+                None => {
+                    aside.remove(&**name);
+                    moved.insert(&**name);
+                }
+            }
+            let text = placed::mixed(config.text(), plan.next.text(), &moved);
+            let text = aside.iter().fold(text, |text, (name, aside)| {
+                text.and_then(|text| placed::mixed(&text, aside, &BTreeSet::from([*name])))
+            });
+            let made = text.and_then(|text| {
                 self.step(config, &text, &before)?;
                 before = text;
                 Ok(())
             });
             let line = match &made {
+                Ok(()) if stands.is_some() => format!("{name} stands aside until others have moved"),
                 Ok(()) => format!("{name} has moved"),
                 Err(error) => format!("{name} stays where it is: {error:#}"),
             };
@@ -138,7 +175,8 @@ impl Controller<'_> {
         }
         if let [first, ..] = &*plan.stuck {
             let line = format!(
-                "{first} waits for a device of another that waits for one too: nobody is moved out of the way"
+                "{first} waits for a device of another that waits for one too, {}: they stay where they are",
+                plan.because
             );
             self.overview.placement.change(|told| told.state.clone_from(&line));
             warn!("placement: {line}");

@@ -1,7 +1,9 @@
 //! Looks, while requests are served, for a better placement of the services, and tells it or carries it out.
 
+mod circle;
 mod demand;
 mod find;
+mod known;
 mod look;
 mod seen;
 mod solver;
@@ -17,6 +19,7 @@ use weir_plan::config::{Config, Mode, PlacementConfig};
 use weir_plan::placed;
 
 use crate::overview::Overview;
+use known::Known;
 use look::Reason;
 use seen::Seen;
 use verdict::Budget;
@@ -30,6 +33,7 @@ struct Controller<'a> {
     /// The configuration that `seen` is of, by the digest of its file.
     of_file: String,
     seen: Seen,
+    known: Known,
     budget: Budget,
     /// The last look.
     looked: Instant,
@@ -42,6 +46,7 @@ pub(crate) fn run(overview: &Overview) {
         overview,
         of_file: String::new(),
         seen: Seen::default(),
+        known: Known::default(),
         budget: Budget::default(),
         looked: now,
     };
@@ -76,7 +81,7 @@ impl Controller<'_> {
                 }
             }
             self.of_file.clone_from(&config.of_file);
-            self.seen = Seen::default();
+            (self.seen, self.known) = (Seen::default(), Known::default());
             self.looked = now;
             self.overview.placement.clear();
         }
@@ -123,7 +128,8 @@ impl Controller<'_> {
     }
 }
 
-/// After how long a plan is no longer waited for: starting, reading and writing take time too where the processor is busy.
+/// After how long a plan is no longer waited for: starting, reading and writing take time too where the processor is busy, and
+/// trying it takes up to another `limit`.
 fn patience(limit: Span) -> Span {
     limit + limit + Span::from_millis(10_000)
 }

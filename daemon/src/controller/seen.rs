@@ -153,6 +153,11 @@ impl Seen {
         self.lost.iter().any(|((of, _), (_, given_up))| of == name && *given_up)
     }
 
+    /// Whether a worker of anybody is lost for good.
+    pub(super) fn has_lost_any(&self) -> bool {
+        self.lost.values().any(|(_, given_up)| *given_up)
+    }
+
     /// Devices that nobody else may have while a service stays where it is: those that it has left.
     pub(super) fn held(&self, config: &Config, name: &str) -> Vec<Gone> {
         let (Some(placement), Some(hold)) = (&config.placement, holds(config).remove(name)) else {

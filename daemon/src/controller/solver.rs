@@ -33,6 +33,8 @@ pub(crate) struct Question<'a> {
     /// How long it may look, and after how long it is killed.
     pub(crate) limit: Span,
     pub(crate) patience: Span,
+    /// For how long of virtual time what is found is tried beside what is served, if it is.
+    pub(crate) simulate: Option<Span>,
     /// Where the question and the answer are written.
     pub(crate) folder: &'a Path,
 }
@@ -48,6 +50,33 @@ pub(crate) struct Answer {
     pub(crate) violated: Vec<Violated>,
     /// The whole file as it would be.
     pub(crate) configuration: Option<String>,
+    /// Where services that it has otherwise may stand aside while others move.
+    pub(crate) asides: Vec<StandsAside>,
+    /// What became of the demand in virtual time, if that was asked and there was time for it.
+    pub(crate) trial: Option<Trial>,
+}
+
+/// What became of the same requests, in virtual time, as it is served and as planned.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Trial {
+    pub(crate) seconds: f64,
+    pub(crate) requests: u64,
+    /// Right answers of all, in points; the former is not known where what is served can no longer be planned.
+    pub(crate) present: Option<f64>,
+    pub(crate) planned: f64,
+    /// Services of which the plan broke a constraint.
+    pub(crate) broken: Vec<String>,
+}
+
+/// As few devices of a class as keep a service's promise, and the whole file with it there.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct StandsAside {
+    pub(crate) service: String,
+    pub(crate) class: String,
+    pub(crate) devices: usize,
+    pub(crate) configuration: String,
 }
 
 /// A promise that does not fit.
@@ -77,6 +106,9 @@ pub(crate) fn ask(question: &Question<'_>, give_up: impl Fn() -> bool) -> Result
     let mut command = Command::new(&question.program);
     command.arg("place").arg(question.file).arg("--text").arg(&text).arg("--demand").arg(&demand);
     command.arg("--limit").arg(format!("{}ms", limit.as_nanos().div_ceil(1_000_000))).arg("--json");
+    if let Some(length) = question.simulate {
+        command.arg("--simulate").arg(format!("{}ms", length.as_nanos().div_ceil(1_000_000)));
+    }
     command.stdin(Stdio::null()).stdout(File::create(&answer)?).stderr(File::create(&said)?);
     let mut child = Running(spawn_idle(command)?);
     let began = clock::now();
@@ -153,8 +185,17 @@ mod tests {
         let demand = BTreeMap::from([("lanes".to_owned(), 12.5)]);
         let state = folder.path().join("state");
         let (file, limit) = (Path::new("weir.toml"), Span::from_millis(20));
-        let question =
-            Question { program, file, text: "asked", demand: &demand, limit, patience, folder: &state };
+        let simulate = Some(Span::from_millis(30_000));
+        let question = Question {
+            program,
+            file,
+            text: "asked",
+            demand: &demand,
+            limit,
+            patience,
+            simulate,
+            folder: &state,
+        };
         let answer = ask(&question, give_up);
         (folder, answer)
     }
@@ -172,7 +213,11 @@ mod tests {
         let at =
             |name: &str| std::fs::read_to_string(folder.path().join("state").join(name)).expect("written");
         assert!(at("arguments").starts_with("place weir.toml --text"), "{}", at("arguments"));
-        assert!(at("arguments").trim_end().ends_with("--limit 20ms --json"), "{}", at("arguments"));
+        assert!(
+            at("arguments").trim_end().ends_with("--limit 20ms --json --simulate 30000ms"),
+            "{}",
+            at("arguments")
+        );
         assert_eq!(at("demand.json"), "{\"lanes\":12.5}");
         let (_folder, answer) =
             asked("echo '{\"feasible\": false, \"reason\": \"demand\"}'; exit 1", long, || false);

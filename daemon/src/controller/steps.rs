@@ -1,7 +1,7 @@
 //! The order in which services move, so that no device is ever held by two: those that give one up before those that take it.
 
 /// What a service holds of the devices: its class, and of it as many as it has to itself, or which ones, where they have numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Hold {
     pub(crate) class: usize,
     /// None where it shares all of its class with others.

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use rt_core::{Instant, Span};
 
+use super::solver::Trial;
+
 /// Of where the services are now, what a plan is held against.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Present {
@@ -32,6 +34,8 @@ pub(crate) enum Verdict {
     Same,
     /// It gains too little.
     TooLittle,
+    /// Virtual time says something against it.
+    Worse,
     /// Not everything fits, and what is served does what is asked of it as well.
     DoesNotFit,
     Take,
@@ -49,6 +53,19 @@ pub(crate) fn verdict(present: Present, proposal: Proposal, hysteresis: f64) -> 
         _ if gain.is_some_and(|gain| gain >= hysteresis) => Verdict::Take,
         _ => Verdict::TooLittle,
     }
+}
+
+/// What virtual time says against a plan that was to be tried in it.
+pub(crate) fn objection(trial: Option<&Trial>) -> Option<String> {
+    let Some(Trial { seconds, requests, present, planned, broken }) = trial else {
+        return Some("there was no time to try it for demand that was never seen".to_owned());
+    };
+    let tried = format!("in {seconds:.0} s of virtual time, of {requests} requests that come at random,");
+    if !broken.is_empty() {
+        return Some(format!("{tried} it breaks the promise of {}", broken.join(", ")));
+    }
+    let worse = present.filter(|present| planned < present)?;
+    Some(format!("{tried} it answers {planned:.3} % right, and what is served {worse:.3} %"))
 }
 
 /// How many services may be changed still: so many in any stretch of a period.
@@ -92,6 +109,25 @@ mod tests {
                 assert_eq!(told == Verdict::Same, changes == 0 && feasible);
             }
         }
+    }
+
+    #[test]
+    fn what_is_worse_in_virtual_time_or_breaks_a_promise_there_is_objected_to() {
+        let trial = |present, planned, broken: &[&str]| Trial {
+            seconds: 30.0,
+            requests: 900,
+            present,
+            planned,
+            broken: broken.iter().map(|&name| name.to_owned()).collect(),
+        };
+        let objects = |trial: Trial| objection(Some(&trial));
+        assert_eq!(objects(trial(Some(80.0), 80.0, &[])), None);
+        assert_eq!(objects(trial(None, 10.0, &[])), None, "nothing to compare with");
+        let told = objects(trial(Some(80.0), 79.5, &[])).expect("worse");
+        assert!(told.ends_with("it answers 79.500 % right, and what is served 80.000 %"), "{told}");
+        let told = objects(trial(Some(10.0), 90.0, &["a", "b"])).expect("broken");
+        assert!(told.ends_with("it breaks the promise of a, b"), "{told}");
+        assert!(objection(None).is_some(), "what was not tried is not known");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use serde_json::Value;
 use weir_client::{Answer, RequestId};
 
 mod apart;
+mod circle;
 
 /// Requests a second of who is asked much, and of the others.
 const MUCH: u64 = 60;
@@ -164,7 +165,8 @@ fn settled(daemon: &Daemon, demand: [u64; 4]) -> f64 {
             .filter(|told| looks(told) > looks(&before).map(|n| n + 1))?;
         match told["state"].as_str()? {
             "the placement is as planned" => told["accuracy"].as_f64(),
-            state if state.starts_with("nothing is changed, too little") => told["present_accuracy"].as_f64(),
+            // Also what virtual time finds worse.
+            state if state.starts_with("nothing is changed, ") => told["present_accuracy"].as_f64(),
             _ => None,
         }
     })

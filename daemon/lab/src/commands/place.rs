@@ -3,6 +3,7 @@
 mod boxed;
 mod picture;
 mod told;
+mod trial;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,6 +33,9 @@ pub(crate) struct Args {
     /// What BOX is taken to say, as the daemon asks that serves something else by now
     #[arg(long, hide = true, value_name = "FILE", requires = "file")]
     text: Option<PathBuf>,
+    /// Beside what BOX says, which is served, what it finds is tried for so long in virtual time, as the daemon asks
+    #[arg(long, hide = true, value_name = "TIME", requires = "text", value_parser = humantime::parse_duration)]
+    simulate: Option<Duration>,
     /// Where the configuration goes, with what serves each service; beside BOX
     #[arg(long, short, value_name = "PATH", conflicts_with = "problem")]
     output: Option<PathBuf>,

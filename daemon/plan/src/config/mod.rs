@@ -140,6 +140,8 @@ pub struct ServiceConfig {
     pub engine: EngineKind,
     /// What its workers are called, if they have a name of their own: then their times are theirs alone.
     pub kind: Option<String>,
+    /// The class of devices that it is placed on, if another has the same engine: then its times there are of that class alone.
+    pub class: Option<String>,
     pub isolation: Isolation,
     /// The part that it has of a device; absent if its workers are its own.
     pub share: Option<ShareConfig>,

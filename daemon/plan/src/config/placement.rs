@@ -54,6 +54,8 @@ pub struct ClassConfig {
     pub memory: Option<u64>,
     /// Whether the services that are placed here share all of them; else each has devices of its own.
     pub shared: bool,
+    /// Whether another class has the same engine, and a file tells which of them a service is on: then models have times of their own here.
+    is_one_of_several: bool,
     backends: Vec<Backend>,
 }
 
@@ -99,11 +101,39 @@ pub struct Placed {
     pub models: Vec<usize>,
 }
 
+impl Placed {
+    /// Whether a service may come here from there while it is served: from devices of its own to others, or where it shares the same.
+    #[must_use]
+    pub fn is_reached_from(&self, there: &Self) -> bool {
+        match (self.devices, there.devices) {
+            (0, 0) => self.class == there.class,
+            (here, there) => here > 0 && there > 0,
+        }
+    }
+}
+
 impl ClassConfig {
     /// The same with so many devices, wherever they are.
     #[must_use]
     pub fn with_devices(&self, devices: usize) -> Self {
         Self { devices, ..self.clone() }
+    }
+
+    /// Finds out of each whether models have times of their own there. Simulated models say themselves what they take, and of classes of one
+    /// engine that only count their devices, each service having its own, nothing says which of them it is on.
+    fn tell_apart(all: &mut [Self]) {
+        let counts = |class: &Self| !class.shared && class.cores.is_empty() && class.gpus.is_empty();
+        let of: Vec<(EngineKind, bool)> = all.iter().map(|class| (class.engine, counts(class))).collect();
+        for class in all.iter_mut().filter(|class| class.engine != EngineKind::Simulated) {
+            let same = of.iter().filter(|(engine, _)| *engine == class.engine);
+            let alike = same.clone().filter(|(_, counts)| *counts).count();
+            class.is_one_of_several = same.count() > 1 && (alike < 2 || !counts(class));
+        }
+    }
+
+    /// What times of models here are told apart by, if by anything.
+    pub(super) fn timed_as(&self) -> Option<String> {
+        self.is_one_of_several.then(|| self.name.clone())
     }
 
     /// Its devices as services that share it have them, with what the file says of them besides.
@@ -173,6 +203,7 @@ impl ServiceConfig {
         };
         Some(Self {
             engine: class.engine,
+            class: class.timed_as(),
             isolation: candidates.isolation.unwrap_or(class.engine.isolation()),
             backends: class.backends.clone(),
             model,

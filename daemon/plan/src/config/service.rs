@@ -413,6 +413,7 @@ impl ServiceConfig {
             at: at.to_owned(),
             engine: runs.engine,
             kind: None,
+            class: None,
             isolation: runs.isolation,
             share: runs.place.share,
             backends: runs.backends,

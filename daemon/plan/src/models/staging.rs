@@ -26,12 +26,14 @@ pub struct Staging {
 }
 
 impl Timed {
-    /// A model on workers of a service: of a kind with a name, its times are its own.
+    /// A model on workers of a service: of a kind with a name, and on a class of devices that is not the only one of its engine, its
+    /// times are its own.
     pub fn by(config: &ServiceConfig, spec: &ModelSpec) -> Self {
         let plain = Self::of(spec, None);
-        match config.named_place() {
-            Some(place) => Self { name: format!("{} by {place}", spec.name), ..plain },
-            None => plain,
+        match (config.named_place(), &config.class) {
+            (Some(place), _) => Self { name: format!("{} by {place}", spec.name), ..plain },
+            (None, Some(class)) => Self { name: format!("{} in {class}", spec.name), ..plain },
+            (None, None) => plain,
         }
     }
 

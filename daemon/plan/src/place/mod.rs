@@ -1,6 +1,7 @@
 //! Which of its models serves each service, and on which devices, so that every promise is kept and the mean answer is as accurate as
 //! can be: a box's file in, a file that can be served out, which was certified as it will be when it is served.
 
+mod aside;
 mod judge;
 mod offers;
 mod search;
@@ -15,6 +16,7 @@ use crate::config::{Config, ConfigError, Placed, PlacementConfig, ServiceConfig,
 use crate::models::ModelsError;
 use crate::plan::{Plan, PlanError};
 use crate::profile::Profile;
+pub use aside::Aside;
 pub use solve::{PROVEN, Reason};
 
 /// Why nothing can be placed.
@@ -43,6 +45,8 @@ pub struct Site {
     /// Of each service its mean demand, a second.
     demand: Vec<f64>,
     running: Vec<Vec<offers::Running>>,
+    /// Whether services stay on devices of their own, or on those that they share.
+    without_restart: bool,
 }
 
 /// Where a service is put.
@@ -166,7 +170,7 @@ impl Site {
         let running = offers::running(&config)?;
         let demand = |service: &ServiceConfig| service.candidates.as_ref().map_or(0.0, |of| of.demand);
         let demand = config.services.iter().map(demand).collect();
-        Ok(Self { config, placement, profile, demand, running })
+        Ok(Self { config, placement, profile, demand, running, without_restart: false })
     }
 
     /// The file.
@@ -210,6 +214,26 @@ impl Site {
             self.demand[at] = value;
         }
         Ok(self)
+    }
+
+    /// The plan of what the file says already; none if it leaves open what serves something.
+    ///
+    /// # Errors
+    /// If that cannot be planned any more.
+    pub fn served(&self) -> Result<Option<Plan>, PlaceError> {
+        let open = |of: &ServiceConfig| of.candidates.as_ref().is_some_and(|of| of.open);
+        if self.config.services.iter().any(open) {
+            return Ok(None);
+        }
+        let models = crate::models::resolve_models(&self.config)?;
+        Ok(Some(Plan::of(&self.config, models, &self.profile)?))
+    }
+
+    /// The same box while it is served: no service that has devices of its own is put on shared ones, nor the other way, which takes
+    /// a restart.
+    #[must_use]
+    pub fn without_restart(self) -> Self {
+        Self { without_restart: true, ..self }
     }
 
     /// The same box with one device more of a class, wherever that may be.

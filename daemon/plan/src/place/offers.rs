@@ -5,7 +5,7 @@ use weir_engine::ModelSpec;
 
 use super::search::Item;
 use crate::config::{Config, Placed, PlacementConfig, ServiceConfig};
-use crate::models::resolve_models;
+use crate::models::{Timed, resolve_models};
 use crate::plan::{PlanError, ServicePlan, times_of};
 use crate::profile::Profile;
 
@@ -140,6 +140,28 @@ impl Offers<'_> {
         Ok(offers)
     }
 
+    /// As few devices of a class to itself as keep the promise, with the most accurate model that does on so many.
+    ///
+    /// # Errors
+    /// If the profile lacks a model.
+    pub(super) fn fewest(&self, running: &Running) -> Result<Option<Placed>, PlanError> {
+        let class = &self.placement.classes[running.class];
+        for devices in 1..=class.devices {
+            for (model, spec) in running.models.iter().rev() {
+                let placed = Placed { class: running.class, devices, models: vec![*model] };
+                let Some(config) = self.service.on(class, &placed) else { continue };
+                match ServicePlan::compute(&config, vec![spec.clone()], self.profile) {
+                    Ok(_) if spec.file_bytes() <= class.memory.unwrap_or(u64::MAX) => {
+                        return Ok(Some(placed));
+                    }
+                    Err(PlanError::Profile(error)) => return Err(error.into()),
+                    _ => {}
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// Where the file has the service.
     fn there(&self) -> Option<&Placed> {
         self.service.candidates.as_ref()?.placed.as_ref()
@@ -214,7 +236,7 @@ impl Offers<'_> {
     }
 
     fn times(&self, config: &ServiceConfig, spec: &ModelSpec) -> Result<LatencyProfile, PlanError> {
-        let entry = self.profile.entry(&spec.name, &spec.identity(), config.engine)?;
+        let entry = self.profile.timed(&Timed::by(config, spec), config.engine)?;
         times_of(config, entry)
     }
 

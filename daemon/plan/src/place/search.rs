@@ -190,11 +190,25 @@ impl Walk<'_> {
         for class in (0..self.rooms.len()).filter(|&class| self.rooms[class].shared) {
             let members = self.members(class);
             if !members.is_empty() && !self.judge.share(class, &members) {
-                self.refused.push((class, members));
+                let fewest = self.fewest_refused(class, members);
+                self.refused.push((class, fewest));
                 return false;
             }
         }
         self.judge.accept(&self.picks)
+    }
+
+    /// Of those that cannot share a class some that cannot either, and could without any one of them: the first placed, so that as
+    /// much as may be is left out with them.
+    fn fewest_refused(&mut self, class: usize, mut members: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+        for last in (0..members.len()).rev() {
+            let mut fewer = members.clone();
+            fewer.remove(last);
+            if !fewer.is_empty() && !self.judge.is_over() && !self.judge.share(class, &fewer) {
+                members = fewer;
+            }
+        }
+        members
     }
 }
 

@@ -102,7 +102,13 @@ impl<'a> Question<'a> {
             let demand = site.demand[place] * site.placement.headroom * factor;
             let (placement, profile) = (&site.placement, &site.profile);
             let (service, running) = (&all[place], &site.running[place][..]);
-            Offers { placement, profile, service, running, demand, partial }.all()
+            let mut offers = Offers { placement, profile, service, running, demand, partial }.all()?;
+            if let Some(there) =
+                service.candidates.as_ref().and_then(|of| of.placed.as_ref()).filter(|_| site.without_restart)
+            {
+                offers.retain(|offer| offer.placed.is_reached_from(there));
+            }
+            Ok::<_, PlaceError>(offers)
         });
         let offers = offers.collect::<Result<_, _>>()?;
         Ok(Self { site, services, weights, offers, factor })

@@ -291,6 +291,45 @@ fn what_does_not_fit_is_said_with_what_does() {
     assert!(violated.service == "a" && (0.4..0.8).contains(&violated.missing), "{violated:?}");
 }
 
+/// A service of shipped models on two classes of the same engine, of which the profile says other times.
+#[test]
+fn models_have_times_of_their_own_on_each_class_of_an_engine() {
+    let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/manifest.toml");
+    let text = format!(
+        "[daemon]\nmodels = {models:?}\nrealtime = false\n[placement]\n\
+         [[placement.class]]\nname = \"slow\"\ncores = [1]\n[[placement.class]]\nname = \"fast\"\ncores = [0]\n\
+         [[service]]\nname = \"s\"\nmodels = [\"digits-xs\", \"digits-s\"]\ndemand = 5.0\ndeadline = \"60ms\"\nguard = \"10ms\"\n\
+         handover = \"0ms\"\nmax-batch = 1\n[[service.stream]]\nname = \"cam\"\nconstraints = [{{ row-miss = 1 }}]\n\
+         arrivals = [{{ periodic = {{ period = \"100ms\" }} }}]\n"
+    );
+    let config = load(&text);
+    let all = measured(&config);
+    let specs = crate::models::resolve_models(&all).expect("they are shipped");
+    let work = crate::profile::Work::new(&all, &specs, false);
+    let names: Vec<&str> = work.subjects.iter().map(|subject| &*subject.timed.name).collect();
+    assert_eq!(names, ["digits-xs in slow", "digits-s in slow", "digits-xs in fast", "digits-s in fast"]);
+    let mut profile = Profile::new(Fingerprint::current());
+    for subject in &work.subjects {
+        // What takes a millisecond on the one takes longer than it may on the other.
+        let time = if subject.timed.name.ends_with("fast") { 1_000_000 } else { 55_000_000 };
+        let (model, engine) = (subject.timed.name.clone(), subject.engine);
+        let mut entry = Entry { model, engine, ..Entry::of_simulated(&subject.spec, &[time]) };
+        entry.batches.iter_mut().for_each(|times| times.mode = weir_engine::RunMode::Batched);
+        profile.put(entry);
+    }
+    let placement = Site::of(config, profile.clone()).expect("a box").solve(LIMIT).expect("it is profiled");
+    let complete = placement.complete.expect("it fits");
+    assert_eq!(complete.config.services[0].class.as_deref(), Some("fast"));
+    let plan = &complete.plan.services[0];
+    assert_eq!((&*plan.spec.name, plan.workers().batch_time()), ("digits-s", Span::from_millis(1)));
+    // On the only class of its engine a model is called as it is.
+    let alone = text.replace("[[placement.class]]\nname = \"fast\"\ncores = [0]\n", "");
+    let all = measured(&load(&alone));
+    let specs = crate::models::resolve_models(&all).expect("they are shipped");
+    let work = crate::profile::Work::new(&all, &specs, false);
+    assert_eq!(work.subjects[0].timed.name, "digits-xs");
+}
+
 #[test]
 fn more_devices_and_fewer_promises_are_never_worse() {
     let site = site(ROOM);
@@ -298,6 +337,41 @@ fn more_devices_and_fewer_promises_are_never_worse() {
     for other in [site.with_one_more(0), site.with_one_more(1), site.unpromised(0)] {
         assert!(other.accuracy(LIMIT).expect("it is profiled").expect("it fits") >= best - 1e-9);
     }
+}
+
+#[test]
+fn while_it_is_served_nobody_comes_on_to_shared_devices_or_off_them() {
+    let text = site(ROOM).solve(LIMIT).expect("it is profiled").complete.expect("it fits").text;
+    let moves = site(&text).without_restart().solve(LIMIT).expect("it is profiled");
+    assert!(moves.feasible && moves.changes.is_empty(), "{:?}", moves.changes);
+    let shared = |devices| Placed { class: 0, devices, models: vec![0] };
+    for (here, there, reached) in [(1, 3, true), (0, 0, true), (0, 2, false), (2, 0, false)] {
+        assert_eq!(shared(here).is_reached_from(&shared(there)), reached);
+    }
+    assert!(!shared(0).is_reached_from(&Placed { class: 1, ..shared(0) }), "other shared devices");
+    // What would be better on the class that is shared stays where it is, and is placed there anew otherwise.
+    let more = "slow = [\"40ms\"] } },\n { accuracy = 0.95, times = { slow = [\"1ms\"] } },";
+    let better = text.replace("slow = [\"40ms\"] } },", more);
+    assert_ne!(better, text);
+    let free = site(&better).solve(LIMIT).expect("it is profiled");
+    let placed = |of: &Placement| of.spots[0].as_ref().map(|spot| spot.placed.devices);
+    assert_eq!(placed(&free), Some(0), "{:?}", free.spots);
+    let bound = site(&better).without_restart().solve(LIMIT).expect("it is profiled");
+    assert!(placed(&bound).is_some_and(|devices| devices > 0), "{:?}", bound.spots);
+}
+
+#[test]
+fn who_stands_aside_holds_as_little_as_keeps_its_promise() {
+    let site = site(ROOM);
+    // Every second of 200 requests a second must be served, of which a device serves 500.
+    let [aside] = &site.asides(0).expect("it is profiled")[..] else { panic!("one class is not shared") };
+    assert_eq!((aside.placed.class, aside.placed.devices), (0, 1));
+    let config = load(&aside.text);
+    assert_eq!(
+        config.services[0].candidates.as_ref().and_then(|of| of.placed.clone()),
+        Some(aside.placed.clone())
+    );
+    assert!(site.asides(1).expect("it is profiled").is_empty(), "it is on shared devices alone");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
-use rt_core::sharing::{Device as CoreDevice, DeviceConfig};
-use rt_core::{SafeModeConfig, Scheduler, SchedulerConfig, Span, WorkerId, Workers};
+use rt_core::sharing::Device as CoreDevice;
+use rt_core::{SafeModeConfig, Scheduler, Span, WorkerId, Workers};
 
 use super::Service;
 use super::classes::ByClass;
@@ -155,41 +155,17 @@ fn slots_of(plan: &ServicePlan) -> usize {
 
 /// What decides for services of these plans when a worker starts which batch.
 fn dispatcher(plans: &[ServicePlan], safe_mode: SafeModeConfig) -> Result<Dispatcher> {
-    let configs = plans.iter().map(|plan| scheduler_config(plan, safe_mode));
+    let configs = plans.iter().map(|plan| plan.scheduler_config(safe_mode));
     let first = plans.first().context("no service to start")?;
     if let Some(pipeline) = &first.pipeline {
         let staged = Staged::new((first, pipeline), safe_mode, slots_of(first))?;
         return Ok(Dispatcher::Staged(Box::new(staged)));
     }
     let Some(shared) = &first.shared else {
-        return Ok(Dispatcher::Alone(Box::new(Scheduler::new(scheduler_config(first, safe_mode))?)));
+        return Ok(Dispatcher::Alone(Box::new(Scheduler::new(first.scheduler_config(safe_mode))?)));
     };
-    let device = &shared.device;
-    let device = CoreDevice::new(DeviceConfig {
-        rule: device.sharing.rule,
-        turns: device.sharing.services.iter().map(|service| service.turn).collect(),
-        longest: device.sharing.longest,
-        overrun_margin: device.admission.overrun_margin(),
-        services: configs.collect(),
-    })?;
+    let device = CoreDevice::new(shared.device.core_config(configs.collect()))?;
     Ok(Dispatcher::Shared(Box::new(device)))
-}
-
-fn scheduler_config(plan: &ServicePlan, safe_mode: SafeModeConfig) -> SchedulerConfig {
-    let config = &plan.config;
-    SchedulerConfig {
-        deadline: config.deadline,
-        guard: config.guard,
-        tolerance: config.tolerance.most,
-        stalls: config.stalls,
-        workers: plan.all_workers().to_vec(),
-        dispatch: config.dispatch,
-        background: config.background,
-        spread: config.spread,
-        queue: config.queue,
-        streams: config.streams,
-        safe_mode,
-    }
 }
 
 /// Starts the threads of a device with these services, which go into `threads`, and returns once every worker is warm.

@@ -18,7 +18,7 @@ fn two_classes() -> String {
 }
 
 /// A daemon that follows its plans, with so many simulated devices of each class.
-fn box_of(classes: &[(&str, u32)], more: &str) -> String {
+pub(super) fn box_of(classes: &[(&str, u32)], more: &str) -> String {
     let class = |(name, count): &(&str, u32)| {
         format!("[[placement.class]]\nname = \"{name}\"\nengine = \"simulated\"\ncount = {count}\n")
     };

@@ -10,12 +10,13 @@ use weir_client::blocking::Client;
 use weir_client::status::{Service, Status};
 use weir_os::clock;
 use weir_os::pipe::say;
-use weir_plan::config::Config;
+use weir_plan::config::{Config, Mode};
 use weir_plan::place::Site;
 
 use super::Args;
 use super::picture::picture;
 use super::told::Told;
+use super::trial::Trial;
 
 /// How long what comes is counted.
 const COUNTED: Span = Span::from_millis(2_000);
@@ -37,7 +38,11 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
                 .with_context(|| format!("{path}: must be requests a second by service, as JSON"))?
         }
     };
-    let site = site.demanding(&demand)?;
+    let mut site = site.demanding(&demand)?;
+    // What is only advised may take a restart.
+    if args.text.is_some() && site.placement().mode == Mode::Follow {
+        site = site.without_restart();
+    }
     if let Some(output) = &args.output {
         let folder = |path: &Path| path.parent().map(Path::to_owned).unwrap_or_default();
         let same = |path: &Path| std::fs::canonicalize(Path::new(".").join(folder(path))).ok();
@@ -54,7 +59,14 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
     let took = clock::now().since(start);
     // The daemon asks what is to be served, and not what would be if.
     let wonder = if args.text.is_some() { Span::ZERO } else { limit };
-    let told = Told::new(&site, &placement, took, wonder)?;
+    let mut told = Told::new(&site, &placement, took, wonder)?;
+    if args.text.is_some() {
+        told = told.with_asides(&site)?;
+    }
+    if let Some(length) = args.simulate {
+        let length = Span::from_nanos(length.as_nanos() as u64);
+        told.trial = Trial::new(&site, &placement, length, clock::now() + limit)?;
+    }
     if let Some(figure) = &args.figure {
         planner::write_atomically(figure, picture(&site, &placement).svg().as_bytes())
             .with_context(|| figure.display().to_string())?;

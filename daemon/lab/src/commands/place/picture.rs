@@ -1,6 +1,7 @@
 //! A picture of a box: of each device which services keep it busy, and for how much of the time.
 
 use sim::figure::Cells;
+use weir_plan::config::ModelChoice;
 use weir_plan::place::{Placement, Site};
 
 /// Parts of a device's time that are told apart.
@@ -15,24 +16,31 @@ pub(super) fn picture(site: &Site, placement: &Placement) -> Cells {
     let plans = placement.complete.iter().flat_map(|complete| &complete.plan.services);
     for (plan, spot) in plans.zip(&placement.spots) {
         let Some(spot) = spot else { continue };
-        let first = names.len();
-        names.extend(
-            plan.variants.iter().map(|variant| format!("{}: {}", plan.config.name, variant.spec.name)),
-        );
-        let busy = spot.busy.iter().enumerate().map(|(model, &busy)| (first + model, busy));
+        let mut busy: Vec<(usize, f64)> = Vec::new();
+        for (variant, &part) in plan.variants.iter().zip(&spot.busy).filter(|(_, part)| **part > 0.0) {
+            busy.push((names.len(), part));
+            let model = match plan.config.model {
+                ModelChoice::Named(_) => variant.spec.name.clone(),
+                ModelChoice::Simulated { .. } => format!("{:.1} % right", 100.0 * variant.spec.accuracy),
+            };
+            names.push(format!("{}: {model}", plan.config.name));
+        }
         let (class, devices) = (&mut rows[spot.placed.class], spot.placed.devices);
         if devices == 0 {
             class.resize(classes[spot.placed.class].devices, Vec::new());
             class.iter_mut().for_each(|row| row.extend(busy.clone()));
         } else {
-            class.extend((0..devices).map(|_| busy.clone().collect::<Vec<_>>()));
+            class.extend((0..devices).map(|_| busy.clone()));
         }
     }
     let mut from = 1;
     let mut spans = Vec::new();
     for (class, rows) in classes.iter().zip(&mut rows) {
         rows.resize(class.devices, Vec::new());
-        spans.push(format!("{from} to {} {}", from + class.devices - 1, class.name));
+        spans.push(match class.devices {
+            1 => format!("{from} {}", class.name),
+            devices => format!("{from} to {} {}", from + devices - 1, class.name),
+        });
         from += class.devices;
     }
     let row = |parts: Vec<(usize, f64)>| {

@@ -9,6 +9,8 @@ use weir_plan::config::ServiceConfig;
 use weir_plan::place::{PROVEN, Placement, Reason, Site, Violated};
 use weir_plan::plan::ServicePlan;
 
+use super::trial::Trial;
+
 /// All of it.
 #[derive(Serialize)]
 pub(super) struct Told {
@@ -30,6 +32,21 @@ pub(super) struct Told {
     #[serde(skip_serializing_if = "Option::is_none")]
     factor_bound: Option<f64>,
     configuration: Option<String>,
+    /// Where services that change may stand aside while others move, as the daemon asks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    asides: Vec<StandsAside>,
+    /// What became of the demand in virtual time, where that was asked and there was time for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) trial: Option<Trial>,
+}
+
+/// Where a service may stand aside: on the fewest devices of a class that keep its promise.
+#[derive(Serialize)]
+struct StandsAside {
+    service: String,
+    class: String,
+    devices: usize,
+    configuration: String,
 }
 
 /// What a promise costs.
@@ -124,7 +141,26 @@ impl Told {
             factor: placement.factor.map(|(fits, _)| fits),
             factor_bound: placement.factor.map(|(_, fails)| fails),
             configuration: placement.complete.as_ref().map(|complete| complete.text.clone()),
+            asides: Vec::new(),
+            trial: None,
         })
+    }
+
+    /// The same with where those that change may stand aside, if there are several.
+    pub(super) fn with_asides(mut self, site: &Site) -> Result<Self> {
+        let (changes, classes) = (&self.changes, &site.placement().classes);
+        for (place, service) in site.config().services.iter().enumerate() {
+            if changes.len() < 2 || !changes.contains(&service.name) {
+                continue;
+            }
+            self.asides.extend(site.asides(place)?.into_iter().map(|aside| StandsAside {
+                service: service.name.clone(),
+                class: classes[aside.placed.class].name.clone(),
+                devices: aside.placed.devices,
+                configuration: aside.text,
+            }));
+        }
+        Ok(self)
     }
 
     pub(super) fn print(&self) {

@@ -71,7 +71,8 @@ impl Check<'_> {
         }
         let service = self.service(at, raw, beside)?;
         let placed = if candidates.open { None } else { placed(&service, &candidates, placement, beside.0) };
-        Ok(ServiceConfig { candidates: Some(Candidates { placed, ..candidates }), ..service })
+        let class = placed.as_ref().and_then(|placed| placement.classes[placed.class].timed_as());
+        Ok(ServiceConfig { class, candidates: Some(Candidates { placed, ..candidates }), ..service })
     }
 
     /// What may serve it, and the first class where it may run.
@@ -273,8 +274,9 @@ fn placed(
             }
         }
     };
-    let class = candidates.classes.iter().find(is_there).copied()?;
-    let models = candidates.models.places(class, &service.model)?;
+    // Simulated models may tell apart what nothing else does.
+    let known = |&class: &usize| Some((class, candidates.models.places(class, &service.model)?));
+    let (class, models) = candidates.classes.iter().filter(is_there).find_map(known)?;
     let devices = if service.share.is_some() { 0 } else { service.workers };
     models.is_sorted().then_some(Placed { class, devices, models })
 }

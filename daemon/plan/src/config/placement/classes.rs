@@ -31,6 +31,8 @@ impl Check<'_> {
         };
         let classes = all(raw.class.into_iter().enumerate().map(class));
         count?;
+        let mut classes = classes?;
+        ClassConfig::tell_apart(&mut classes);
         let (period, limit, budget) = (period?, limit?, budget? as usize);
         Ok(PlacementConfig {
             mode: raw.mode,
@@ -39,7 +41,7 @@ impl Check<'_> {
             limit,
             headroom: headroom?,
             controller: controller?,
-            classes: classes?,
+            classes,
         })
     }
 
@@ -106,6 +108,7 @@ impl Check<'_> {
             gpus: gpus.into_iter().map(|gpu| gpu as u32).collect(),
             memory: memory?,
             shared: raw.shared,
+            is_one_of_several: false,
             backends: backends?,
         })
     }

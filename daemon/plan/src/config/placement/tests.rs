@@ -39,6 +39,41 @@ fn error(from: &str, to: &str) -> String {
 }
 
 #[test]
+fn models_have_times_of_their_own_on_classes_that_a_file_tells_apart() {
+    let own = |classes: &[&str]| -> Vec<bool> {
+        let classes: String = classes
+            .iter()
+            .enumerate()
+            .map(|(i, class)| format!("[[placement.class]]\nname = \"c{i}\"\n{class}\n"))
+            .collect();
+        let service = "[[service]]\nname = \"digits\"\nmodels = [\"digits-s\"]\ndeadline = \"50ms\"\n";
+        let config = load(&format!("[placement]\n{classes}{service}"), true).expect("good");
+        config.placement.expect("there").classes.iter().map(|class| class.timed_as().is_some()).collect()
+    };
+    assert_eq!(own(&["cores = [0]"]), [false]);
+    assert_eq!(own(&["cores = [0]", "cores = [1]"]), [true, true]);
+    assert_eq!(own(&["cores = [0]", "count = 2", "count = 2\nshared = true"]), [true, true, true]);
+    assert_eq!(own(&["cores = [0]", "count = 1", "count = 2"]), [true, false, false]);
+}
+
+#[test]
+fn where_times_tell_classes_apart_a_service_is_where_they_are() {
+    let text = |times: &str| {
+        format!(
+            "[placement]\n[[placement.class]]\nname = \"a\"\nengine = \"simulated\"\ncount = 2\n\
+             [[placement.class]]\nname = \"b\"\nengine = \"simulated\"\ncount = 2\n\
+             [[service]]\nname = \"s\"\nengine = \"simulated\"\ndeadline = \"50ms\"\nworkers = 1\n[service.simulated]\ntimes = [\"{times}\"]\n\
+             accuracy = 0.5\nmodels = [{{ accuracy = 0.5, times = {{ a = [\"4ms\"], b = [\"6ms\"] }} }}]\n"
+        )
+    };
+    let placed = |times: &str| {
+        let config = load(&text(times), true).expect("good");
+        config.services[0].candidates.as_ref().and_then(|of| of.placed.as_ref()).map(|placed| placed.class)
+    };
+    assert_eq!((placed("4ms"), placed("6ms"), placed("5ms")), (Some(0), Some(1), None));
+}
+
+#[test]
 fn a_box_says_among_what_is_chosen() {
     let config = load(BOX, true).expect("good");
     let placement = config.placement.as_ref().expect("there");

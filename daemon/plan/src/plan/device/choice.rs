@@ -12,6 +12,7 @@ use super::super::rate::{busy_period, densest, shortest_period};
 use super::super::{PlanError, RatePlan, workers_of};
 use super::{DevicePlan, Part, Share, members, overfull, waiting};
 use crate::config::{Config, DeviceConfig, ServiceConfig};
+use crate::models::Timed;
 use crate::problem::problem_of_device;
 use crate::profile::Profile;
 use weir_engine::ModelSpec;
@@ -79,7 +80,7 @@ impl<'a> Choice<'a> {
         }
         for place in members(config, device) {
             let (service, spec) = (&config.services[place], &models[place][0]);
-            let entry = profile.entry(&spec.name, &spec.identity(), service.engine)?;
+            let entry = profile.timed(&Timed::by(service, spec), service.engine)?;
             let latency = service.deadline.saturating_sub(service.guard);
             let all = workers_of(service, entry)?;
             let shortest = all.first().map_or(Span::ZERO, |workers| workers.profile.bound(1));
