@@ -136,11 +136,16 @@ impl Crew {
     }
 
     /// What is left of the batches that run, and by how much those and others may yet run over until the next calm instant; `None` if
-    /// they have by more.
+    /// they have by more. Linear in the workers.
     pub(super) fn spare(&self, now: Instant) -> Option<Spare> {
         let excess = self.excess(now);
-        let left = |all: Span, running: &Running| all + running.due.since(now);
-        let taken = self.running.iter().flatten().fold(Span::ZERO, left);
+        let mut taken = Span::ZERO;
+        for running in self.running.iter().flatten() {
+            if running.reported {
+                return None;
+            }
+            taken = taken + running.due.since(now);
+        }
         (excess <= self.margin).then(|| Spare { taken, over: self.margin.saturating_sub(excess) })
     }
 
