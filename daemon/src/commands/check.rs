@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+use weir_oip::tls::HTTP;
 use weir_os::notice;
 use weir_os::pipe::say;
 use weir_plan::config::{Config, ConfigError, Select, ServiceConfig};
@@ -46,6 +47,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             }
             if !args.no_models {
                 check_cores(&config)?;
+                if let Some(tls) = &config.daemon.oip.tls {
+                    let pems = tls.read().and_then(|pems| tls.config(&pems, HTTP));
+                    pems.with_context(|| format!("{}: daemon.oip.tls", file.display()))?;
+                }
                 for Running { config: service, specs: variants, .. } in running(&config, &models) {
                     try_models(service, variants)
                         .with_context(|| format!("{}: service {}", file.display(), service.name))?;

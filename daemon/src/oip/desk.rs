@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rt_core::Span;
 use weir_client::{TensorInfo, wire::ResultHead};
@@ -17,7 +18,7 @@ use super::reply::{Reply, Told};
 use super::streams::{ANONYMOUS, Declared, Streams};
 use crate::local::pass;
 use crate::overview::Overview;
-use crate::socket::{DRAINING, Debt, Debts};
+use crate::socket::{DRAINING, Debt, Debts, Pause};
 
 /// Where calls are dealt with.
 pub(super) struct Desk {
@@ -188,13 +189,22 @@ impl Desk {
 
     /// Has a caller wait who has asked for what is no inference, or in vain, if it owes too much.
     pub(super) async fn charge(&self, caller: &Caller, service: usize, promised: bool) {
-        let took = self.note();
         let now = clock::now();
-        if let Some(pause) = caller.debt.charge(now, took, service, promised) {
+        if let Some(pause) = self.bill(caller, service, promised) {
             pass(clock::duration(pause.until.since(now))).await;
             // What others did meanwhile is theirs.
             self.note();
         }
+    }
+
+    /// Puts down to a caller what was done last.
+    pub(super) fn bill(&self, caller: &Caller, service: usize, promised: bool) -> Option<Pause> {
+        caller.debt.charge(clock::now(), self.note(), service, promised)
+    }
+
+    /// How long somebody who is not let in yet is to wait, for what is owed.
+    pub(super) fn wait(&self, caller: &Caller) -> Duration {
+        clock::duration(caller.debt.wait(clock::now()).unwrap_or_default())
     }
 
     /// Gives streams back that nobody uses.

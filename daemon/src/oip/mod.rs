@@ -8,6 +8,7 @@ mod grpc;
 mod http;
 mod reply;
 mod streams;
+mod tls;
 
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -17,14 +18,15 @@ use anyhow::{Context, Result};
 use tokio::sync::{Semaphore, watch};
 use tracing::warn;
 
-use crate::local::{Local, pass};
+use crate::local::{Guest, Local, pass};
 use crate::overview::Overview;
 use crate::socket::Debts;
 use desk::{Caller, Desk};
+use tls::Tls;
 use weir_os::clock;
-use weir_plan::config::{LocalAddress, OipConfig};
+use weir_plan::config::{ListenAddress, OipConfig};
 
-/// How often it is looked for streams that nobody uses any more.
+/// How often it is looked for streams that nobody uses any more, and at the files of TLS.
 const ROUND: Duration = Duration::from_secs(10);
 /// How long clients have to take their last answers.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -65,42 +67,49 @@ impl Oip {
     /// Binds the addresses, and starts the thread that answers.
     ///
     /// # Errors
-    /// If an address is in use or not permitted, or there is no thread to be had.
+    /// If an address is in use or not permitted, a file of TLS is of no use, or there is no thread to be had.
     pub(crate) fn start(&self, overview: &Arc<Overview>, debts: &Arc<Debts>) -> Result<JoinHandle<()>> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().context("daemon.oip")?;
         let mode = Some(overview.config.daemon.socket_mode);
         let listeners = {
             let _inside = runtime.enter();
-            let bind = |field, address: &Option<LocalAddress>| {
+            let bind = |field, address: &Option<ListenAddress>| {
                 address.as_ref().map(|address| Local::bind(field, address, mode)).transpose()
             };
             let (http, grpc) =
                 (bind("daemon.oip.http", &self.config.http)?, bind("daemon.oip.grpc", &self.config.grpc)?);
             [http.map(|listener| (listener, Protocol::Http)), grpc.map(|listener| (listener, Protocol::Grpc))]
         };
+        let tls =
+            self.config.tls.as_ref().map(Tls::open).transpose().context("daemon.oip.tls")?.map(Arc::new);
         let desk = Arc::new(Desk::new(overview, debts));
         let stop = self.stop.subscribe();
         let run = move || {
             runtime.block_on(async {
                 let rounds = {
-                    let desk = Arc::clone(&desk);
+                    let (desk, tls) = (Arc::clone(&desk), tls.clone());
                     tokio::spawn(async move {
                         loop {
                             pass(ROUND).await;
                             desk.release_unused();
+                            if let Some(tls) = &tls {
+                                tls.refresh();
+                            }
                         }
                     })
                 };
                 let places = Arc::new(Semaphore::new(desk.config().max_clients));
-                let listen = |(listener, protocol)| {
-                    tokio::spawn(listen(
-                        listener,
+                let listen = |(listener, protocol): (Local, Protocol)| {
+                    let door = Arc::new(Door {
                         protocol,
-                        Arc::clone(&desk),
-                        Arc::clone(&places),
-                        stop.clone(),
-                    ))
+                        tls: tls.clone().filter(|_| listener.is_port()),
+                        desk: Arc::clone(&desk),
+                        places: Arc::clone(&places),
+                        standing: Semaphore::new(STANDING),
+                        stop: stop.clone(),
+                    });
+                    tokio::spawn(listen(listener, door))
                 };
                 let listening: Vec<_> = listeners.into_iter().flatten().map(listen).collect();
                 for ended in listening {
@@ -123,18 +132,24 @@ impl Oip {
     }
 }
 
-/// Accepts clients until it is closed.
-async fn listen(
-    listener: Local,
+/// What is behind an address.
+struct Door {
     protocol: Protocol,
+    tls: Option<Arc<Tls>>,
     desk: Arc<Desk>,
+    /// For clients, of all doors.
     places: Arc<Semaphore>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let (other, standing) = (stop.clone(), Arc::new(Semaphore::new(STANDING)));
+    /// For those who are told that there is none.
+    standing: Semaphore,
+    stop: watch::Receiver<bool>,
+}
+
+/// Accepts clients until it is closed.
+async fn listen(listener: Local, door: Arc<Door>) {
+    let mut stop = door.stop.clone();
     loop {
         let guest = tokio::select! {
-            guest = listener.accept(desk.config().allowed.as_ref()) => guest,
+            guest = listener.accept(door.desk.config().allowed.as_ref()) => guest,
             () = closed(&mut stop) => return,
         };
         match guest {
@@ -142,35 +157,44 @@ async fn listen(
                 warn!("a client of daemon.oip is not on the list of those who may connect");
             }
             Ok(guest) => {
-                let place = Arc::clone(&places).try_acquire_owned();
                 // Who connects too often is told nothing.
-                let Some(debt) = desk.debts.connect(clock::now(), guest.peer) else { continue };
-                let (desk, stop) = (Arc::clone(&desk), other.clone());
-                let caller = Arc::new(Caller::new(debt));
-                match (place, protocol, Arc::clone(&standing).try_acquire_owned()) {
-                    (Ok(place), Protocol::Http, _) => drop(tokio::spawn(async move {
-                        http::converse(guest, &desk, &caller, stop).await;
-                        drop(place);
-                    })),
-                    (Ok(place), Protocol::Grpc, _) => drop(tokio::spawn(async move {
-                        grpc::converse(guest, &desk, &caller, stop).await;
-                        drop(place);
-                    })),
-                    (Err(_), Protocol::Http, Ok(place)) => drop(tokio::spawn(async move {
-                        let most = desk.config().max_clients;
-                        let text = format!("daemon.max-clients = {most} of this protocol are connected");
-                        http::turn_away(guest, &text).await;
-                        drop((place, caller));
-                    })),
-                    // It tries again by itself, or there are too many to be told.
-                    (Err(_), ..) => {}
-                }
+                let Some(debt) = door.desk.debts.connect(clock::now(), guest.peer) else { continue };
+                let door = Arc::clone(&door);
+                tokio::spawn(async move { door.greet(guest, Arc::new(Caller::new(debt))).await });
             }
             Err(error) => {
                 // Out of descriptors, most likely: say so, and leave the clients in the backlog a while.
                 warn!("a client of daemon.oip cannot be accepted: {error}");
                 pass(REST).await;
             }
+        }
+    }
+}
+
+impl Door {
+    /// Answers whoever has connected, until that ends.
+    async fn greet(&self, mut guest: Guest, caller: Arc<Caller>) {
+        let (desk, stop) = (&self.desk, self.stop.clone());
+        if let Some(tls) = &self.tls {
+            let who = (guest.peer, self.protocol);
+            let secured = tls.secure(guest.stream, who, desk.wait(&caller)).await;
+            // Come of it what may.
+            desk.bill(&caller, 0, false);
+            let Some(secured) = secured else { return };
+            guest.stream = secured;
+        }
+        match (self.places.try_acquire(), self.protocol) {
+            (Ok(_place), Protocol::Http) => http::converse(guest, desk, &caller, stop).await,
+            (Ok(_place), Protocol::Grpc) => grpc::converse(guest, desk, &caller, stop).await,
+            (Err(_), Protocol::Http) => {
+                // There are too many to be told.
+                let Ok(_standing) = self.standing.try_acquire() else { return };
+                let most = desk.config().max_clients;
+                let text = format!("daemon.max-clients = {most} of this protocol are connected");
+                http::turn_away(guest, &text).await;
+            }
+            // It tries again by itself.
+            (Err(_), Protocol::Grpc) => {}
         }
     }
 }

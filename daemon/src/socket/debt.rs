@@ -9,6 +9,8 @@
 //! at once, and what comes after it is read while it can still be answered; if all were read, all would have waited for too long.
 //! The others wait meanwhile, and little of them is read, for each reads something before it is charged.
 
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,20 +49,57 @@ const CHUNK: usize = 1_024;
 const LEAST: usize = 64;
 /// Connections of a process within a second, and at once.
 const CONNECTIONS: usize = 250;
+/// Other machines of which something is known at a time: one more is not let in.
+const MACHINES: usize = 1_024;
 
 /// What it takes to read a frame of so many bytes that comes to nothing.
 pub(super) fn of_frame(bytes: usize) -> Span {
     FRAME + Span::from_nanos(bytes as u64 / BYTES_PER_NS)
 }
 
-/// Who connected, as the kernel says: a user and a process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Peer(u32, i32);
+/// Who connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// As the kernel says: a user and a process.
+    Process(u32, i32),
+    /// By an address, of which what a network gives to one machine counts: the first half, with IPv6.
+    Machine(u64),
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Process(0, 0) => f.write_str("of this machine"),
+            Self::Process(user, process) => write!(f, "process {process} of user {user}"),
+            Self::Machine(address) => match u32::try_from(address) {
+                Ok(address) => write!(f, "at {}", Ipv4Addr::from(address)),
+                Err(_) => write!(f, "at {}/64", Ipv6Addr::from(u128::from(address) << 64)),
+            },
+        }
+    }
+}
+
+impl Default for Peer {
+    fn default() -> Self {
+        Self::Process(0, 0)
+    }
+}
 
 impl Peer {
+    /// Another machine; of all of this one that come through a port, the same.
+    pub(crate) fn at(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            address if address.is_loopback() => Self::default(),
+            IpAddr::V4(address) => Self::Machine(address.to_bits().into()),
+            IpAddr::V6(address) => Self::Machine((address.to_bits() >> 64) as u64),
+        }
+    }
+
     /// The other end of a socket; of all whom nothing is known of, the same.
     pub(crate) fn of(socket: &impl AsFd) -> Self {
-        getsockopt(socket, PeerCredentials).map(|peer| Self(peer.uid(), peer.pid())).unwrap_or_default()
+        getsockopt(socket, PeerCredentials)
+            .map(|peer| Self::Process(peer.uid(), peer.pid()))
+            .unwrap_or_default()
     }
 
     /// Whether whoever is at the other end of a socket is on the list of those who may connect, if there is one.
@@ -132,6 +171,13 @@ impl Debts {
                 || account.peer == peer
         });
         let known = accounts.iter().position(|account| account.peer == peer);
+        let is_machine = |peer: &Peer| matches!(peer, Peer::Machine(_));
+        if known.is_none()
+            && is_machine(&peer)
+            && accounts.iter().filter(|account| is_machine(&account.peer)).count() >= MACHINES
+        {
+            return None;
+        }
         let index = known.unwrap_or_else(|| {
             let connections = Quota::new(CONNECTIONS);
             accounts.push(Account { peer, open: 0, paid: Instant::ZERO, told: Arc::default(), connections });
@@ -210,6 +256,15 @@ impl Debt {
         }
     }
 
+    /// How long whoever has not been let in yet is to wait, if too much is owed.
+    pub(crate) fn wait(&self, now: Instant) -> Option<Span> {
+        let told = |paid: &AtomicU64| Instant::from_nanos(paid.load(Ordering::Relaxed));
+        let (own, all) = (told(&self.paid), told(&self.debts.paid));
+        let own = (own > now + CREDIT).then(|| own - RESUME);
+        let all = (all > now + CROWD).then(|| all - CROWD);
+        own.max(all).map(|until| until.since(now).min(LONGEST))
+    }
+
     /// Frames for a `service` were read in vain, which took so long. Who is `promised` something does not wait for what others
     /// owe.
     pub(crate) fn charge(&self, now: Instant, took: Span, service: usize, promised: bool) -> Option<Pause> {
@@ -265,7 +320,7 @@ mod tests {
 
     use super::*;
 
-    const ONE: Peer = Peer(1, 1);
+    const ONE: Peer = Peer::Process(1, 1);
 
     fn at(ms: u64) -> Instant {
         Instant::ZERO + Span::from_millis(ms)
@@ -297,7 +352,7 @@ mod tests {
     #[test]
     fn those_who_owe_too_much_share_what_there_is_and_who_is_promised_something_does_not() {
         let debts = Arc::new(Debts::default());
-        let some: Vec<_> = (0..4).map(|n| debts.connect(at(1_000), Peer(1, n)).unwrap()).collect();
+        let some: Vec<_> = (0..4).map(|n| debts.connect(at(1_000), Peer::Process(1, n)).unwrap()).collect();
         // They flood services of their own.
         for ((service, debt), paid) in some.iter().enumerate().zip([1_040, 1_080, 1_120]) {
             assert_eq!(debt.charge(at(1_000), micros(4_000), service, false).unwrap().paid, at(paid));
@@ -314,11 +369,11 @@ mod tests {
         let debts = Arc::new(Debts::default());
         let taken = (0..CONNECTIONS + 5).filter(|_| debts.connect(at(1_000), ONE).is_some()).count();
         assert_eq!(taken, CONNECTIONS);
-        let other = debts.connect(at(1_000), Peer(1, 2)).expect("another process");
+        let other = debts.connect(at(1_000), Peer::Process(1, 2)).expect("another process");
         assert_eq!(debts.books.lock().accounts.len(), 2);
         assert!(debts.connect(at(1_004), ONE).is_some(), "one in 4 ms");
         drop(other);
-        let _third = debts.connect(at(9_000), Peer(2, 2));
+        let _third = debts.connect(at(9_000), Peer::Process(2, 2));
         assert_eq!(debts.books.lock().accounts.len(), 1);
     }
 
@@ -326,7 +381,7 @@ mod tests {
     /// the share of a core that this took over ten seconds.
     fn flooded(processes: i32, connections: usize) -> f64 {
         let debts = Arc::new(Debts::default());
-        let connect = |n| debts.connect(at(1_000), Peer(1, n)).unwrap();
+        let connect = |n| debts.connect(at(1_000), Peer::Process(1, n)).unwrap();
         let all = (0..processes).flat_map(|n| std::iter::repeat_n(n, connections)).map(connect);
         let mut all: Vec<_> = all.map(|debt| (at(1_000), Portion::Part, debt)).collect();
         let (end, mut took) = (at(11_000), Span::ZERO);
@@ -359,7 +414,7 @@ mod tests {
     /// flood one service with them: 4000 fit into a socket, and another is written wherever one is read.
     fn read_in_time(processes: i32, connections: usize) -> f64 {
         let debts = Arc::new(Debts::default());
-        let connect = |n| (at(1_000), Portion::Part, debts.connect(at(1_000), Peer(1, n)).unwrap());
+        let connect = |n| (at(1_000), Portion::Part, debts.connect(at(1_000), Peer::Process(1, n)).unwrap());
         let mut all: Vec<_> =
             (0..processes).flat_map(|n| std::iter::repeat_n(n, connections)).map(connect).collect();
         let mut sockets = vec![VecDeque::from([(at(1_000), 4_000)]); all.len()];
@@ -405,7 +460,7 @@ mod tests {
     #[test]
     fn who_owes_nothing_is_read_as_a_whole_and_who_does_bit_by_bit() {
         let debts = Arc::new(Debts::default());
-        let some: Vec<_> = (0..30).map(|n| debts.connect(at(1_000), Peer(1, n)).unwrap()).collect();
+        let some: Vec<_> = (0..30).map(|n| debts.connect(at(1_000), Peer::Process(1, n)).unwrap()).collect();
         let at_a_time = |n: usize, ms, portion| some[n].at_a_time(|| at(ms), portion);
         assert_eq!(at_a_time(0, 1_000, Portion::Part), usize::MAX);
         assert!(some[0].charge(at(1_000), micros(4_000), 0, false).is_some());

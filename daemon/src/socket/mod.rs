@@ -27,7 +27,7 @@ use weir_os::pi_mutex::PiMutex;
 use weir_serve::announcement::{Announcement, State};
 
 pub(crate) use connection::Connection;
-pub(crate) use debt::{Debt, Debts, Peer};
+pub(crate) use debt::{Debt, Debts, Pause, Peer};
 pub(crate) use file::SocketFile;
 pub(crate) use intake::Intake;
 pub(crate) use listener::Listener;

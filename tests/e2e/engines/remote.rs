@@ -2,12 +2,14 @@
 
 mod liar;
 
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::harness::{
-    DAEMON, Daemon, Deployment, Listener, best_effort, eventually, repository, stderr, values, weir,
+    Authority, DAEMON, Daemon, Deployment, Listener, best_effort, eventually, own_address, repository,
+    stderr, values, weir,
 };
 use liar::{Behaviour, Liar};
 use rustix::process::Signal;
@@ -191,6 +193,47 @@ fn a_weir_serves_what_another_computes_and_says_when_that_is_gone() {
     says(&daemon, "input `image` has shape");
     alive(&daemon, 0);
     assert!(place.fail(&["check"]).contains("by the manifest"));
+}
+
+#[test]
+fn a_box_is_called_over_tls_and_only_by_whom_it_knows() {
+    let back_place = back();
+    let text = std::fs::read_to_string(back_place.config()).expect("there");
+    let there = format!(
+        "http = \"{}:8010\"\ntls = {{ certificate = \"box.pem\", key = \"box.key\", client-ca = \"ca.pem\", allow-clients = [\"front.example\"] }}",
+        own_address()
+    );
+    back_place.configure(text.replace("http = \"unix:h\"", &there));
+    let authority = Authority::new(&back_place.path("ca.pem"));
+    authority.vouch(&back_place.path("box"), &own_address(), 4000);
+    Authority::new(&back_place.path("strange.pem"));
+    let back = back_place.serve();
+    let expected = answered(&back, "digits", &vec![0.25; 28 * 28]);
+    eventually("the port", || TcpStream::connect((own_address(), 8010)).ok());
+    let called = |name: &str, ca: &str| {
+        let (certificate, key) = authority.vouch(&back_place.path(name), name, 4000);
+        let more = format!(
+            ", model = \"digits\", timeout = \"60s\", tls = {{ ca = {:?}, certificate = {certificate:?}, key = {key:?} }}",
+            back_place.path(ca)
+        );
+        front("digits-s", &format!("https://{}:8010", own_address()), &more)
+    };
+    let refused = called("other.example", "ca.pem").fail(&["check"]);
+    assert!(refused.contains("https://127.") && refused.contains("AccessDenied"), "{refused}");
+    let refused = called("front.example", "strange.pem").fail(&["check"]);
+    assert!(refused.contains("UnknownIssuer"), "{refused}");
+
+    let place = called("front.example", "ca.pem");
+    place.succeed(&["check"]);
+    profiled(&place, [2_000, 4_000]);
+    let (daemon, picture) = (place.serve(), vec![0.25; 28 * 28]);
+    let mut listener = Listener::new(&daemon);
+    assert_eq!(answered(&daemon, "far", &picture), expected, "bit for bit");
+    drop(back);
+    told(&mut listener, SafeModeCause::WorkerLost);
+    let _back = back_place.serve();
+    alive(&daemon, 1);
+    assert_eq!(answered(&daemon, "far", &picture), expected);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod deployment;
 mod machine;
 mod raw;
 mod told;
+mod vouched;
 
 use std::fs::File;
 use std::io::Write;
@@ -25,6 +26,7 @@ pub(crate) use deployment::Deployment;
 pub(crate) use machine::alone;
 pub(crate) use raw::{Raw, frame, hello};
 pub(crate) use told::Listener;
+pub(crate) use vouched::{Authority, own_address};
 
 /// How long a test waits for what must come before it gives up; says nothing about how fast it should be.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);

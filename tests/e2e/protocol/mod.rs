@@ -1,10 +1,12 @@
 //! What a client says and is told, over the socket and in shared memory, be it hostile or not.
 
 mod arena;
+mod balancer;
 mod classes;
 mod clients;
 mod hostile;
 mod oip;
 mod quotas;
 mod registering;
+mod secure;
 mod steady;

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// A null service, and one whose batches take longer than their bound; with `more` in `[daemon.oip]`.
-fn place(more: &str) -> Deployment {
+pub(super) fn place(more: &str) -> Deployment {
     let place = Deployment::new(format!(
         "{DAEMON}max-frame = 16384\n[daemon.oip]\nhttp = \"unix:h\"\n{more}\n{}",
         r#"
@@ -37,8 +38,8 @@ fn place(more: &str) -> Deployment {
     place
 }
 
-struct Answer {
-    status: u16,
+pub(super) struct Answer {
+    pub(super) status: u16,
     head: String,
     body: Vec<u8>,
 }
@@ -53,29 +54,33 @@ impl Answer {
         self.json()["error"].as_str().expect("an error").to_owned()
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
         let named = |line: &&str| line.to_lowercase().starts_with(&format!("{name}:"));
         self.head.lines().find(named).map(|line| line[name.len() + 1..].trim())
     }
 }
 
 /// One connection, which lasts.
-struct Caller(UnixStream);
+pub(super) struct Caller(UnixStream);
 
 impl Caller {
-    fn of(place: &Deployment) -> Self {
-        let stream = eventually("the socket", || UnixStream::connect(place.path("h")).ok());
+    pub(super) fn of(place: &Deployment) -> Self {
+        Self::at(&place.path("h"))
+    }
+
+    pub(super) fn at(socket: &Path) -> Self {
+        let stream = eventually("the socket", || UnixStream::connect(socket).ok());
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         Self(stream)
     }
 
-    fn send(&mut self, what: &str, headers: &str, body: &[u8]) {
+    pub(super) fn send(&mut self, what: &str, headers: &str, body: &[u8]) {
         let head =
             format!("{what} HTTP/1.1\r\nHost: weir\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
         self.0.write_all(&[head.as_bytes(), body].concat()).expect("sent");
     }
 
-    fn answer(&mut self) -> Answer {
+    pub(super) fn answer(&mut self) -> Answer {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
@@ -91,19 +96,19 @@ impl Caller {
         answer
     }
 
-    fn ask(&mut self, what: &str) -> Answer {
+    pub(super) fn ask(&mut self, what: &str) -> Answer {
         self.send(what, "", b"");
         self.answer()
     }
 
-    fn call(&mut self, model: &str, call: &Value) -> Answer {
+    pub(super) fn call(&mut self, model: &str, call: &Value) -> Answer {
         self.send(&format!("POST /v2/models/{model}/infer"), "", call.to_string().as_bytes());
         self.answer()
     }
 }
 
 /// A call with these elements and parameters.
-fn call(data: &[f32], parameters: Value) -> Value {
+pub(super) fn call(data: &[f32], parameters: Value) -> Value {
     let input = json!({ "name": "input", "datatype": "FP32", "shape": [data.len()], "data": data });
     json!({ "id": "7", "inputs": [input], "parameters": parameters })
 }

@@ -5,6 +5,7 @@
 //! that refuses a batch in proper words has failed it, and goes on.
 
 mod connection;
+mod reach;
 mod signature;
 
 use std::collections::BTreeMap;
@@ -258,7 +259,7 @@ impl Endpoint {
     }
 
     fn ask_all(remote: &Remote, address: &Address) -> Result<Self, String> {
-        let mut connection = Connection::open(address, remote.timeout)?;
+        let mut connection = Connection::open(remote, address)?;
         let path = match &remote.version {
             Some(version) => format!("/v2/models/{}/versions/{version}", remote.model),
             None => format!("/v2/models/{}", remote.model),

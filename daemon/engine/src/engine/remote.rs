@@ -1,12 +1,13 @@
 //! Where a remote server is, and what is asked of it there: plain data, as the configuration has it.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weir_oip::tls::ClientFiles;
 
 /// A model on servers of the Open Inference Protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,24 +22,45 @@ pub struct Remote {
     pub stream: Option<String>,
     /// Whatever is asked is answered within this time, or the connection is given up.
     pub timeout: Duration,
+    /// Whom to trust at addresses with TLS, and what to show there.
+    pub tls: Option<ClientFiles>,
 }
 
 /// Where a server listens for HTTP.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Address {
-    /// At a port, in plain text.
-    Port(SocketAddr),
+    /// At a port.
+    Port {
+        /// Whether TLS is spoken there.
+        secure: bool,
+        host: Host,
+        port: u16,
+    },
     /// On a Unix socket.
     Socket(PathBuf),
 }
 
+/// A machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Host {
+    Number(IpAddr),
+    /// Looked up with each connection.
+    Name(String),
+}
+
 impl Address {
-    /// Whether what goes there does not leave this machine.
+    /// Whether what goes there does not leave this machine; of a name nobody knows.
     pub fn is_local(&self) -> bool {
         match self {
-            Self::Port(address) => address.ip().is_loopback(),
+            Self::Port { host: Host::Number(address), .. } => address.is_loopback(),
+            Self::Port { host: Host::Name(_), .. } => false,
             Self::Socket(_) => true,
         }
+    }
+
+    /// Whether TLS is spoken there.
+    pub fn is_secure(&self) -> bool {
+        matches!(self, Self::Port { secure: true, .. })
     }
 }
 
@@ -53,25 +75,58 @@ impl FromStr for Address {
                 Ok(Self::Socket(path.into()))
             };
         }
-        let Some(rest) = url.strip_prefix("http://") else {
-            return Err(match url.split_once("://") {
-                Some(("https" | "grpcs", _)) => "TLS is not spoken to remote servers yet: say \"http://…\"",
-                Some(("grpc", _)) => {
-                    "gRPC is not spoken to remote servers: give the port of HTTP, \"http://…\""
-                }
-                _ => "must be \"http://ADDRESS:PORT\" or \"unix:PATH\"",
-            });
+        let (secure, rest) = match url.split_once("://") {
+            Some(("http", rest)) => (false, rest),
+            Some(("https", rest)) => (true, rest),
+            Some(("grpc" | "grpcs", _)) => {
+                return Err("gRPC is not spoken to remote servers: give the port of HTTP, \"http://…\"");
+            }
+            _ => return Err("must be \"http://HOST:PORT\", \"https://HOST:PORT\" or \"unix:PATH\""),
         };
-        rest.trim_end_matches('/').parse().map(Self::Port).map_err(|_| {
-            "must be \"http://ADDRESS:PORT\" with the number of an address: names are not looked up, which takes as long as it likes"
-        })
+        let rest = rest.trim_end_matches('/');
+        if let Ok(address) = rest.parse::<SocketAddr>() {
+            return Ok(Self::Port { secure, host: Host::Number(address.ip()), port: address.port() });
+        }
+        let named = rest.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
+        match named {
+            Some((name, port)) if is_name(name) => {
+                Ok(Self::Port { secure, host: Host::Name(name.to_owned()), port })
+            }
+            _ => Err(
+                "must be \"http://HOST:PORT\" or \"https://HOST:PORT\", with an address or a name for HOST",
+            ),
+        }
+    }
+}
+
+/// Whether it can be the name of a machine, and is no address that was mistyped.
+fn is_name(name: &str) -> bool {
+    let plain = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let last = name.rsplit('.').next().unwrap_or_default();
+    name.len() <= 253 && name.split('.').all(plain) && !last.chars().all(|c| c.is_ascii_digit())
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(IpAddr::V6(address)) => write!(f, "[{address}]"),
+            Self::Number(address) => write!(f, "{address}"),
+            Self::Name(name) => f.write_str(name),
+        }
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Port(address) => write!(f, "http://{address}"),
+            Self::Port { secure, host, port } => {
+                write!(f, "http{}://{host}:{port}", if *secure { "s" } else { "" })
+            }
             Self::Socket(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -86,11 +141,15 @@ mod tests {
         for (text, local) in [
             ("http://127.0.0.1:8000", true),
             ("http://[::1]:8000", true),
+            ("https://127.0.0.1:8000", true),
             ("unix:/run/x", true),
             ("http://10.0.0.7:80", false),
+            ("https://triton-1.example:443", false),
+            ("http://localhost:80", false),
         ] {
             let address: Address = text.parse().unwrap();
             assert_eq!((address.to_string().as_str(), address.is_local()), (text, local));
+            assert_eq!(address.is_secure(), text.starts_with("https"));
         }
         assert_eq!("http://127.0.0.1:8000/".parse(), "http://127.0.0.1:8000".parse::<Address>());
     }
@@ -98,12 +157,17 @@ mod tests {
     #[test]
     fn what_is_not_spoken_is_refused_by_name() {
         for (text, word) in [
-            ("https://10.0.0.7:443", "TLS"),
             ("grpc://127.0.0.1:8001", "gRPC"),
-            ("http://triton:8000", "names are not looked up"),
-            ("http://127.0.0.1", "ADDRESS:PORT"),
-            ("http://127.0.0.1:8000/v2", "ADDRESS:PORT"),
-            ("127.0.0.1:8000", "http://ADDRESS:PORT"),
+            ("grpcs://127.0.0.1:8001", "gRPC"),
+            ("http://127.0.0.1", "HOST:PORT"),
+            ("http://127.0.0.256:80", "HOST:PORT"),
+            ("http://127.0.0.1:8000/v2", "HOST:PORT"),
+            ("http://:80", "HOST:PORT"),
+            ("http://a..b:80", "HOST:PORT"),
+            ("http://me@there:80", "HOST:PORT"),
+            ("https://-a:80", "HOST:PORT"),
+            ("https://there:65536", "HOST:PORT"),
+            ("127.0.0.1:8000", "http://HOST:PORT"),
             ("unix:", "unix:PATH"),
         ] {
             let told = text.parse::<Address>().unwrap_err();

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::check::{Check, Refused, all};
-use super::{DaemonConfig, DeviceConfig, LocalAddress, RecordConfig, ServiceConfig};
+use super::{DaemonConfig, DeviceConfig, ListenAddress, RecordConfig, ServiceConfig};
 
 /// How a recording begins, before `service` or `device` and its name.
 pub const RECORDING: &str = "# weir: arrivals at";
@@ -70,9 +70,9 @@ impl Check<'_> {
             ("daemon.profile", Some(&daemon.profile)),
             ("daemon.certificate", daemon.certificate.as_ref()),
             ("daemon.socket", Some(&daemon.socket)),
-            ("daemon.metrics", daemon.metrics.as_ref().and_then(LocalAddress::path)),
-            ("daemon.oip.http", daemon.oip.http.as_ref().and_then(LocalAddress::path)),
-            ("daemon.oip.grpc", daemon.oip.grpc.as_ref().and_then(LocalAddress::path)),
+            ("daemon.metrics", daemon.metrics.as_ref().and_then(ListenAddress::path)),
+            ("daemon.oip.http", daemon.oip.http.as_ref().and_then(ListenAddress::path)),
+            ("daemon.oip.grpc", daemon.oip.grpc.as_ref().and_then(ListenAddress::path)),
         ];
         let made = made.into_iter().filter_map(|(field, path)| Some((field.to_owned(), path?)));
         all(made.chain(records).map(|(field, path)| match taken.insert(path) {

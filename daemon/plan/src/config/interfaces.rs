@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rt_core::Span;
 
-use super::check::{Check, Refused};
+use weir_oip::tls::ServerFiles;
+
+use super::check::{Check, Refused, all};
 use super::raw;
 
 /// Added to the name of a socket until others may connect.
@@ -42,16 +44,19 @@ pub struct HookConfig {
     pub limit: Span,
 }
 
-/// Where something is served on this machine alone.
+/// Clients that a list may name.
+const MOST_CLIENTS: u64 = 1024;
+
+/// Where something is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LocalAddress {
+pub enum ListenAddress {
     /// On a Unix socket at this path.
     Socket(PathBuf),
-    /// On a port of this machine.
+    /// On a port, of this machine alone but where TLS says who connects.
     Port(SocketAddr),
 }
 
-impl LocalAddress {
+impl ListenAddress {
     /// The socket's, if it is one.
     pub(super) fn path(&self) -> Option<&PathBuf> {
         match self {
@@ -61,7 +66,7 @@ impl LocalAddress {
     }
 }
 
-impl fmt::Display for LocalAddress {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Socket(path) => write!(f, "unix:{}", path.display()),
@@ -73,8 +78,10 @@ impl fmt::Display for LocalAddress {
 /// Where the Open Inference Protocol is spoken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OipConfig {
-    pub http: Option<LocalAddress>,
-    pub grpc: Option<LocalAddress>,
+    pub http: Option<ListenAddress>,
+    pub grpc: Option<ListenAddress>,
+    /// What is shown at ports, and who may connect there; without it they are in plain text, for this machine.
+    pub tls: Option<ServerFiles>,
     /// Whether a model counts as ready while its service is in safe mode.
     pub ready_in_safe_mode: bool,
 }
@@ -93,37 +100,82 @@ impl Check<'_> {
         }
     }
 
-    /// Where clients are `listed`, not at a port: nothing is known there of who connects.
+    /// Where clients are `listed`, a port must know who connects; and so must one that other machines reach.
     pub(super) fn oip(&self, raw: &raw::Oip, listed: bool) -> Result<OipConfig, Refused> {
-        let at = |field: &str, raw: Option<&str>| match self.local(field, raw)? {
-            Some(LocalAddress::Port(address)) if listed => {
-                let reason = "a port lets everybody in who is not in daemon.allow-users and allow-groups: use \"unix:PATH\"";
+        let tls = raw.tls.as_ref().map(|raw| self.server_tls(raw)).transpose()?;
+        let known = tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        let at = |field: &str, raw: Option<&str>| match self.listen(field, raw)? {
+            Some(ListenAddress::Port(address)) if !known && !address.ip().is_loopback() => {
+                let reason = "other machines reach it: needs daemon.oip.tls with a client-ca, or must be an address of this machine \
+                              alone, in 127.0.0.0/8 or [::1]";
+                Err(self.refuse(field, &format!("\"{address}\""), reason))
+            }
+            Some(ListenAddress::Port(address)) if !known && listed => {
+                let reason = "a port lets everybody in who is not in daemon.allow-users and allow-groups: use \"unix:PATH\", or \
+                              daemon.oip.tls with a client-ca";
                 Err(self.refuse(field, &format!("\"{address}\""), reason))
             }
             address => Ok(address),
         };
-        Ok(OipConfig {
-            http: at("daemon.oip.http", raw.http.as_deref())?,
-            grpc: at("daemon.oip.grpc", raw.grpc.as_deref())?,
-            ready_in_safe_mode: raw.ready_in_safe_mode,
+        let (http, grpc) =
+            (at("daemon.oip.http", raw.http.as_deref())?, at("daemon.oip.grpc", raw.grpc.as_deref())?);
+        let is_port = |address: &Option<ListenAddress>| matches!(address, Some(ListenAddress::Port(_)));
+        if tls.is_some() && !is_port(&http) && !is_port(&grpc) {
+            let reason = "is for ports, and neither daemon.oip.http nor grpc is one; remove it";
+            return Err(self.refuse("daemon.oip.tls", "(table)", reason));
+        }
+        Ok(OipConfig { http, grpc, tls, ready_in_safe_mode: raw.ready_in_safe_mode })
+    }
+
+    /// The files are looked at by whoever uses them: not everybody who reads a configuration may read keys.
+    fn server_tls(&self, raw: &raw::ServerTls) -> Result<ServerFiles, Refused> {
+        let field = "daemon.oip.tls.allow-clients";
+        self.number(&format!("{field} (how many)"), raw.allow_clients.len() as u64, 0, MOST_CLIENTS)?;
+        let allowed = raw.allow_clients.iter().enumerate().map(|(i, client)| {
+            client
+                .parse()
+                .map_err(|reason: &str| self.refuse(&format!("{field}[{i}]"), &format!("{client:?}"), reason))
+        });
+        let allowed = all(allowed)?;
+        if raw.client_ca.is_none() && !allowed.is_empty() {
+            let reason = "needs client-ca, those who vouch for clients: without it nobody is asked who he is";
+            return Err(self.refuse(field, &format!("{:?}", raw.allow_clients), reason));
+        }
+        Ok(ServerFiles {
+            certificate: self.resolve(&raw.certificate),
+            key: self.resolve(&raw.key),
+            client_ca: raw.client_ca.as_deref().map(|path| self.resolve(path)),
+            allowed,
         })
     }
 
-    /// An address of this machine, if one is given.
-    pub(super) fn local(&self, field: &str, raw: Option<&str>) -> Result<Option<LocalAddress>, Refused> {
+    /// An address of this machine alone, if one is given.
+    pub(super) fn local(&self, field: &str, raw: Option<&str>) -> Result<Option<ListenAddress>, Refused> {
+        match self.listen(field, raw)? {
+            Some(ListenAddress::Port(address)) if !address.ip().is_loopback() => {
+                let reason = "must be an address of this machine alone, in 127.0.0.0/8 or [::1]";
+                Err(self.refuse(field, &format!("\"{address}\""), reason))
+            }
+            address => Ok(address),
+        }
+    }
+
+    /// An address to listen at, if one is given.
+    fn listen(&self, field: &str, raw: Option<&str>) -> Result<Option<ListenAddress>, Refused> {
         let Some(raw) = raw else { return Ok(None) };
-        let refuse = |reason: &str| Err(self.refuse(field, &format!("\"{raw}\""), reason));
         if let Some(path) = raw.strip_prefix("unix:") {
             let path = self.resolve(Path::new(path));
             // As for `daemon.socket`.
             let field = format!("{field} (length in bytes)");
             self.number(&field, path.as_os_str().len() as u64, 1, LONGEST_PATH)?;
-            return Ok(Some(LocalAddress::Socket(path)));
+            return Ok(Some(ListenAddress::Socket(path)));
         }
         match raw.parse::<SocketAddr>() {
-            Ok(address) if address.ip().is_loopback() => Ok(Some(LocalAddress::Port(address))),
-            Ok(_) => refuse("must be an address of this machine alone, in 127.0.0.0/8 or [::1]"),
-            Err(_) => refuse("must be \"unix:PATH\" or \"ADDRESS:PORT\""),
+            Ok(address) => Ok(Some(ListenAddress::Port(address))),
+            Err(_) => {
+                let reason = "must be \"unix:PATH\" or \"ADDRESS:PORT\"";
+                Err(self.refuse(field, &format!("\"{raw}\""), reason))
+            }
         }
     }
 

@@ -31,7 +31,7 @@ pub use classes::RequestClass;
 pub use controller::{ControllerConfig, Estimator};
 pub use device::{DeviceConfig, ShareConfig};
 pub use files::{MAX_RECORDED, RECORDING};
-pub use interfaces::{BusConfig, HookConfig, LONGEST_PATH, LocalAddress, OipConfig, SOCKET_DRAFT};
+pub use interfaces::{BusConfig, HookConfig, LONGEST_PATH, ListenAddress, OipConfig, SOCKET_DRAFT};
 pub use model::{ModelChoice, Select, SimulatedModel};
 pub use placement::{Candidates, ClassConfig, Mode, Models, Placed, PlacementConfig};
 
@@ -88,7 +88,7 @@ pub struct DaemonConfig {
     /// Mode bits of the socket.
     pub socket_mode: u32,
     pub bus: BusConfig,
-    pub metrics: Option<LocalAddress>,
+    pub metrics: Option<ListenAddress>,
     pub oip: OipConfig,
 }
 

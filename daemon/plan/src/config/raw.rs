@@ -139,12 +139,24 @@ impl Default for Daemon {
 pub(super) struct Oip {
     pub(super) http: Option<String>,
     pub(super) grpc: Option<String>,
+    pub(super) tls: Option<ServerTls>,
     pub(super) ready_in_safe_mode: bool,
+}
+
+/// What is shown at ports, and who may connect there.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct ServerTls {
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+    pub(super) client_ca: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) allow_clients: Vec<String>,
 }
 
 impl Default for Oip {
     fn default() -> Self {
-        Self { http: None, grpc: None, ready_in_safe_mode: true }
+        Self { http: None, grpc: None, tls: None, ready_in_safe_mode: true }
     }
 }
 
@@ -360,9 +372,20 @@ pub(super) struct Remote {
     pub(super) stream: Option<String>,
     #[serde(default = "one_second")]
     pub(super) timeout: String,
-    /// Whether they may be on other machines.
+    /// Whom to trust, where the scheme is "https".
+    pub(super) tls: Option<ClientTls>,
+    /// Whether they may be on other machines without TLS.
     #[serde(default)]
     pub(super) plaintext: bool,
+}
+
+/// Whom to trust, and what to show.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct ClientTls {
+    pub(super) ca: PathBuf,
+    pub(super) certificate: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
 }
 
 /// Where the server of all workers is, or of each in turn.

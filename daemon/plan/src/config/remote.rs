@@ -9,6 +9,7 @@ use super::interfaces::LONGEST_SOCKET;
 use super::service::{Promise, Runs};
 use super::{ServiceConfig, raw};
 use weir_engine::{Address, EngineKind, Isolation, Remote};
+use weir_oip::tls::ClientFiles;
 use weir_os::clock;
 
 /// How long a server may be given to answer.
@@ -45,7 +46,10 @@ impl Check<'_> {
         };
         let count =
             self.number(&format!("{} (how many)", field("url")), urls.len() as u64, 1, MAX_WORKERS as u64);
-        let addresses = all(urls.iter().map(|url| self.address(&field("url"), url, said.plaintext)));
+        let tls = said.tls.as_ref().map(|raw| self.client_tls(&field("tls"), raw)).transpose();
+        let trusts = said.tls.is_some();
+        let addresses =
+            all(urls.iter().map(|url| self.address(&field("url"), url, (trusts, said.plaintext))));
         let default = raw.model.clone().unwrap_or_default();
         // A version of the manifest's is none of the server's.
         let default = default.split('@').next().unwrap_or_default();
@@ -65,8 +69,11 @@ impl Check<'_> {
             return refuse("remote.timeout", &said.timeout, &reason);
         }
         count?;
-        let (addresses, timeout) = (addresses?, clock::duration(timeout));
-        Ok(Some(Remote { addresses, model: model?, version: version?, stream, timeout }))
+        let (addresses, timeout, tls) = (addresses?, clock::duration(timeout), tls?);
+        if tls.is_some() && !addresses.iter().any(Address::is_secure) {
+            return refuse("remote.tls", "(table)", "no url is \"https://…\"; remove it");
+        }
+        Ok(Some(Remote { addresses, model: model?, version: version?, stream, timeout, tls }))
     }
 
     /// Workers enough for all servers, and time enough for what may stand still.
@@ -112,7 +119,27 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn address(&self, field: &str, url: &str, plaintext: bool) -> Result<Address, Refused> {
+    /// The files are looked at by whoever uses them: not everybody who reads a configuration may read keys.
+    fn client_tls(&self, field: &str, raw: &raw::ClientTls) -> Result<ClientFiles, Refused> {
+        let own = match (&raw.certificate, &raw.key) {
+            (Some(certificate), Some(key)) => Some((self.resolve(certificate), self.resolve(key))),
+            (None, None) => None,
+            (Some(_), None) => {
+                return Err(self.refuse(
+                    &format!("{field}.key"),
+                    "(absent)",
+                    "must be there with certificate",
+                ));
+            }
+            (None, Some(_)) => {
+                let reason = "must be there with key";
+                return Err(self.refuse(&format!("{field}.certificate"), "(absent)", reason));
+            }
+        };
+        Ok(ClientFiles { ca: self.resolve(&raw.ca), own })
+    }
+
+    fn address(&self, field: &str, url: &str, (trusts, plaintext): (bool, bool)) -> Result<Address, Refused> {
         let refuse = |reason: &str| Err(self.refuse(field, &format!("{url:?}"), reason));
         match url.parse() {
             Ok(Address::Socket(path)) => {
@@ -121,10 +148,13 @@ impl Check<'_> {
                 self.number(&format!("{field} (length in bytes)"), length, 1, LONGEST_SOCKET)?;
                 Ok(Address::Socket(path))
             }
-            Ok(address) if address.is_local() || plaintext => Ok(address),
+            Ok(address) if address.is_secure() && !trusts => {
+                refuse("needs remote.tls, with the ca that vouches for the server")
+            }
+            Ok(address) if address.is_secure() || address.is_local() || plaintext => Ok(address),
             Ok(_) => refuse(
-                "whoever is on the way reads and changes all that goes to another machine in plain text: say plaintext = true if \
-                 that network is your own",
+                "whoever is on the way reads and changes all that goes to another machine in plain text: say \"https://…\", or \
+                 plaintext = true if that network is your own",
             ),
             Err(reason) => refuse(reason),
         }

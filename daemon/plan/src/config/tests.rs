@@ -125,6 +125,16 @@ fn workers_take_the_gpus_in_turn() {
 }
 
 #[test]
+fn a_port_that_knows_its_clients_may_be_anywhere_and_beside_lists_of_users() {
+    let text = "[daemon]\nallow-users = [\"0\"]\noip.http = \"10.0.0.2:8000\"\n\
+                oip.tls = { certificate = \"c.pem\", key = \"/k.pem\", client-ca = \"a.pem\", allow-clients = [\"front.example\"] }";
+    let config = Config::parse(Path::new("dir/test.toml"), &GOOD.replace("[daemon]", text)).expect("good");
+    let tls = config.daemon.oip.tls.expect("it is there");
+    assert_eq!((tls.certificate, tls.key), ("dir/c.pem".into(), "/k.pem".into()));
+    assert_eq!((tls.client_ca, tls.allowed.len()), (Some("dir/a.pem".into()), 1));
+}
+
+#[test]
 fn every_refusal_names_file_field_value_and_limit() {
     for (from, to, wanted) in [
         ("\"50ms\"", "\"0ms\"", &["dir/test.toml", "service[0].deadline", "0ms", "1h"][..]),
@@ -173,6 +183,31 @@ fn every_refusal_names_file_field_value_and_limit() {
             "[daemon]",
             "[daemon]\nallow-users = [\"0\"]\noip.http = \"127.0.0.1:8000\"",
             &["daemon.oip.http", "127.0.0.1:8000", "daemon.allow-users", "unix:PATH"],
+        ),
+        (
+            "[daemon]",
+            "[daemon]\noip.http = \"10.0.0.2:8000\"",
+            &["daemon.oip.http", "10.0.0.2:8000", "needs daemon.oip.tls with a client-ca"],
+        ),
+        (
+            "[daemon]",
+            "[daemon]\noip.grpc = \"10.0.0.2:8001\"\noip.tls = { certificate = \"c\", key = \"k\" }",
+            &["daemon.oip.grpc", "10.0.0.2:8001", "needs daemon.oip.tls with a client-ca"],
+        ),
+        (
+            "[daemon]",
+            "[daemon]\noip.http = \"unix:h\"\noip.tls = { certificate = \"c\", key = \"k\", client-ca = \"a\" }",
+            &["daemon.oip.tls", "is for ports", "remove it"],
+        ),
+        (
+            "[daemon]",
+            "[daemon]\noip.http = \"127.0.0.1:8000\"\noip.tls = { certificate = \"c\", key = \"k\", allow-clients = [\"a\"] }",
+            &["daemon.oip.tls.allow-clients", "[\"a\"]", "needs client-ca"],
+        ),
+        (
+            "[daemon]",
+            "[daemon]\noip.tls = { certificate = \"c\", key = \"k\", client-ca = \"a\", allow-clients = [\"a\", \"a b\"] }",
+            &["daemon.oip.tls.allow-clients[1]", "a b", "the name of a host, an IP address or", "sha256:"],
         ),
         (
             "[[service]]",

@@ -20,7 +20,7 @@ use crate::local::{Duplex, Local, pass};
 use crate::overview::Overview;
 use crate::socket::Hub;
 use tracing::warn;
-use weir_plan::config::LocalAddress;
+use weir_plan::config::ListenAddress;
 
 /// Readers at a time: more wait in the system's backlog.
 const CONNECTIONS: usize = 4;
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The way to the thread that answers.
 pub(crate) struct Metrics {
-    config: LocalAddress,
+    config: ListenAddress,
     stop: Arc<Notify>,
 }
 
@@ -38,7 +38,7 @@ type Figures = Arc<dyn Fn() -> String + Send + Sync>;
 
 impl Metrics {
     /// Not listening yet.
-    pub(super) fn new(config: LocalAddress) -> Self {
+    pub(super) fn new(config: ListenAddress) -> Self {
         Self { config, stop: Arc::default() }
     }
 

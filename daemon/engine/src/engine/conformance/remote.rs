@@ -25,7 +25,7 @@ pub(super) fn remotely(
     let engine = Engine::Real { backend: &Backend::TRACT, modes: Some(&how) };
     let computes = load(engine, spec, largest)?;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = Address::Port(listener.local_addr().unwrap());
+    let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     let spec_there = spec.clone();
     std::thread::spawn(move || Server { runner: computes, spec: spec_there, batched }.serve(&listener));
     let remote = Remote {
@@ -34,6 +34,7 @@ pub(super) fn remotely(
         version: None,
         stream: None,
         timeout: Duration::from_secs(60),
+        tls: None,
     };
     let backend = Backend { kind: EngineKind::Oip, remote: Some(remote), ..Backend::TRACT };
     load(Engine::Real { backend: &backend, modes }, spec, max_batch)

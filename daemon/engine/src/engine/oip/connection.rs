@@ -1,27 +1,25 @@
 //! One connection to a remote server: one question at a time, each answered within a limit of time and of bytes, or the
 //! connection is closed, which tells the server too that nobody waits any more.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper::client::conn::http1::SendRequest;
 use hyper::header::{CONTENT_TYPE, HOST};
-use hyper::rt::{Read, Write};
 use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
-use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use weir_oip::http::LENGTH_HEADER;
 
-use crate::engine::Address;
+use super::reach::reach;
+use crate::engine::{Address, Remote};
 
-/// Bytes that the head of an answer may have.
-const MAX_HEAD: usize = 64 << 10;
+/// So long what has come unasked may take to be read.
+const ASIDE: Duration = Duration::from_millis(1);
 
 /// A question.
 #[derive(Debug, Default)]
@@ -53,6 +51,8 @@ pub(super) struct Connection {
     link: Option<Link>,
     host: String,
     timeout: Duration,
+    /// Whether what TLS says of itself can come unasked.
+    secure: bool,
 }
 
 struct Link {
@@ -64,20 +64,29 @@ struct Link {
 }
 
 impl Connection {
-    /// Connects; that and every question may take as long as `limit`.
+    /// Connects; that and every question may take as long as the `timeout` of `remote`.
     ///
     /// # Errors
     /// Why nobody is reached.
-    pub(super) fn open(address: &Address, limit: Duration) -> Result<Self, String> {
+    pub(super) fn open(remote: &Remote, address: &Address) -> Result<Self, String> {
+        let limit = remote.timeout;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(told)?;
-        let connected = runtime.block_on(async { timeout(limit, connect(address)).await });
-        let (sender, socket) = connected.map_err(|_| late(limit))??;
+        let reached = runtime.block_on(async { timeout(limit, reach(remote, address)).await });
+        let (sender, socket) = match reached.unwrap_or_else(|_| Err(late(limit))) {
+            Ok(reached) => reached,
+            Err(reason) => {
+                // Not waiting for a name that is still looked up.
+                runtime.shutdown_background();
+                return Err(reason);
+            }
+        };
         let host = match address {
-            Address::Port(address) => address.to_string(),
+            Address::Port { host, port, .. } => format!("{host}:{port}"),
             Address::Socket(_) => "localhost".to_owned(),
         };
-        Ok(Self { link: Some(Link { sender, socket, runtime }), host, timeout: limit })
+        let link = Some(Link { sender, socket, runtime });
+        Ok(Self { link, host, timeout: limit, secure: address.is_secure() })
     }
 
     /// Asks, and waits for the answer.
@@ -100,7 +109,17 @@ impl Connection {
     pub(super) fn is_closed(&self) -> bool {
         let Some(link) = &self.link else { return true };
         let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
-        !matches!(recv(link.socket.as_raw_fd(), &mut [0], flags), Err(Errno::EAGAIN | Errno::EINTR))
+        let silent =
+            || matches!(recv(link.socket.as_raw_fd(), &mut [0], flags), Err(Errno::EAGAIN | Errno::EINTR));
+        if silent() {
+            return false;
+        }
+        if !self.secure {
+            return true;
+        }
+        // A ticket, most likely: the connection takes it by itself, if it is let run.
+        link.runtime.block_on(async { drop(timeout(ASIDE, std::future::pending::<()>()).await) });
+        link.sender.is_closed() || !silent()
     }
 
     /// Closes it.
@@ -122,31 +141,6 @@ impl Connection {
         }
         request.body(Full::new(ask.body.unwrap_or_default().into())).map_err(told)
     }
-}
-
-async fn connect(address: &Address) -> Result<(SendRequest<Full<Bytes>>, OwnedFd), String> {
-    match address {
-        Address::Port(address) => {
-            let stream = TcpStream::connect(address).await.map_err(told)?;
-            // A call is written at once, and nothing follows it that it could wait for.
-            stream.set_nodelay(true).map_err(told)?;
-            let socket = stream.as_fd().try_clone_to_owned().map_err(told)?;
-            Ok((start(TokioIo::new(stream)).await?, socket))
-        }
-        Address::Socket(path) => {
-            let stream = UnixStream::connect(path).await.map_err(told)?;
-            let socket = stream.as_fd().try_clone_to_owned().map_err(told)?;
-            Ok((start(TokioIo::new(stream)).await?, socket))
-        }
-    }
-}
-
-async fn start(io: impl Read + Write + Unpin + Send + 'static) -> Result<SendRequest<Full<Bytes>>, String> {
-    let (sender, connection) =
-        Builder::new().max_buf_size(MAX_HEAD).max_headers(64).handshake(io).await.map_err(told)?;
-    // What it ends with, the question tells that was asked.
-    tokio::spawn(async { drop(connection.await) });
-    Ok(sender)
 }
 
 async fn exchange(
@@ -176,7 +170,7 @@ fn late(limit: Duration) -> String {
 }
 
 /// With what led to it: what hyper says of itself is seldom enough.
-fn told(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> String {
+pub(super) fn told(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> String {
     let error = error.into();
     let mut text = error.to_string();
     let mut source = error.source();

@@ -72,10 +72,41 @@ fn another_machine_is_reached_only_if_that_is_said() {
 }
 
 #[test]
+fn another_machine_is_reached_by_its_name_where_somebody_vouches_for_it() {
+    let said = "{ url = \"https://box-1.example:8000\", tls = { ca = \"ca.pem\", certificate = \"own.pem\", key = \"/own.key\" } }";
+    let config = with(said).expect("good");
+    let (_, remote) = remote(&config, 0);
+    assert_eq!(remote.addresses[0].to_string(), "https://box-1.example:8000");
+    let own = Some((PathBuf::from("dir/own.pem"), PathBuf::from("/own.key")));
+    assert_eq!(remote.tls, Some(ClientFiles { ca: "dir/ca.pem".into(), own }));
+}
+
+#[test]
 fn what_is_wrong_is_told_by_field_value_and_limit() {
     for (said, told) in [
         ("{ url = [] }", "remote.url (how many) = 0: must be in 1..="),
-        ("{ url = \"https://10.1.2.3:1\" }", "remote.url = \"https://10.1.2.3:1\": TLS is not spoken"),
+        (
+            "{ url = \"https://10.1.2.3:1\" }",
+            "remote.url = \"https://10.1.2.3:1\": needs remote.tls, with the ca",
+        ),
+        ("{ url = \"http://box:1\" }", "remote.url = \"http://box:1\": whoever is on the way"),
+        ("{ url = \"http://localhost:1\" }", "remote.url = \"http://localhost:1\": whoever is on the way"),
+        (
+            "{ url = [\"https://box:1\", \"http://box:2\"], tls = { ca = \"a\" } }",
+            "remote.url = \"http://box:2\": whoever is on the way",
+        ),
+        (
+            "{ url = \"http://127.0.0.1:1\", tls = { ca = \"a\" } }",
+            "remote.tls = (table): no url is \"https://",
+        ),
+        (
+            "{ url = \"https://box:1\", tls = { ca = \"a\", key = \"k\" } }",
+            "remote.tls.certificate = (absent): must be there with key",
+        ),
+        (
+            "{ url = \"https://box:1\", tls = { ca = \"a\", certificate = \"k\" } }",
+            "remote.tls.key = (absent): must be there with certificate",
+        ),
         ("{ url = \"grpc://127.0.0.1:8001\" }", "gRPC is not spoken to remote servers"),
         (
             "{ url = \"http://127.0.0.1:1\", timeout = \"0s\" }",
@@ -85,7 +116,7 @@ fn what_is_wrong_is_told_by_field_value_and_limit() {
         ("{ url = \"http://127.0.0.1:1\", model = \"a/b\" }", "remote.model = \"a/b\": must be 1..=64"),
         ("{ url = \"http://127.0.0.1:1\", version = \"..\" }", "remote.version = \"..\": must be 1..=64"),
         ("{ url = \"http://127.0.0.1:1\", stream = \"a b\" }", "remote.stream = \"a b\": must be 1..=64"),
-        ("{ url = \"http://127.0.0.1:1\", tls = true }", "unknown field `tls`"),
+        ("{ url = \"http://127.0.0.1:1\", trust = true }", "unknown field `trust`"),
     ] {
         let refused = with(said).expect_err(said).to_string();
         assert!(refused.contains(told), "{said}: {refused}");
