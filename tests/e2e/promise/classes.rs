@@ -3,7 +3,7 @@
 
 use std::thread;
 
-use crate::harness::{DAEMON, Daemon, Deployment, Listener, PATIENCE, best_effort};
+use crate::harness::{DAEMON, Daemon, Deployment, Listener, PATIENCE, best_effort, not_checked};
 use serde_json::Value;
 use weir_client::blocking::Client;
 use weir_client::{Answer, Outcome, RequestId, SafeModeCause, StreamInfo, StreamState, SuspensionEvent};
@@ -192,7 +192,13 @@ fn classes_mean_the_same_whatever_else_a_service_has() {
         told(service, came);
         let [plain, soft, hard] = *came;
         assert_eq!((plain[1], soft[0], hard[0], hard[1]), (0, 0, 0, 0), "{name}: {came:?}");
-        listener.kept_or_told(name, plain[2] + soft[2] == 0, came);
+        // A batch of seconds, or a machine that stands still as long, makes even these late, and may break any promise.
+        let excused = *name != "unsafe" && listener.excuses(name) > 0;
+        if plain[2] + soft[2] > 0 || excused {
+            assert!(soft[1] > soft[2] || excused, "{name}: {came:?}");
+            not_checked(&format!("what classes do to the promises of {name}: the machine was disturbed"));
+            continue;
+        }
         // Whoever wants more than can be had loses its own promise, if it has one that this breaks, and nobody else's.
         let own =
             |told: &SuspensionEvent| told.service == *name && told.cause == SafeModeCause::ConstraintViolated;
@@ -204,8 +210,6 @@ fn classes_mean_the_same_whatever_else_a_service_has() {
             "{name}: {streams:?}"
         );
         assert_eq!(service["stall_misses"], 0, "no stall had a part in it: {service}");
-        let suspended = service["safe_mode"]["state"] == "safe-mode";
-        listener.kept_or_told(name, !suspended || *name == "unsafe", &service["safe_mode"]);
-        assert!(suspended || *name != "unsafe", "{service}");
+        assert_eq!(service["safe_mode"]["state"] == "safe-mode", *name == "unsafe", "{service}");
     }
 }

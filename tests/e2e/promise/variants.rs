@@ -246,7 +246,7 @@ fn who_selects_is_chosen_by_simulation() {
     let auto = &plan["services"][0]["selection"]["auto"];
     let rate = |choice: &Value| choice["rate_per_s"].as_f64().expect("a rate");
     let rates: Vec<_> = auto["up_to"].as_array().expect("choices").iter().map(rate).collect();
-    assert!(rates.len() == 12 && rates.is_sorted(), "{rates:?}");
+    assert!(rates.len() == 20 && rates.is_sorted(), "{rates:?}");
     for load in auto["compared"].as_array().expect("loads") {
         let worth = |of: &Value| of["worth"].as_f64().expect("a share");
         let [auto, alone] = [&load["auto"], &load["alone"]].map(worth);
