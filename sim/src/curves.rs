@@ -208,6 +208,22 @@ mod tests {
         }
 
         #[test]
+        fn what_is_paced_keeps_its_curve_in_order_and_comes_as_soon_as_it_may(
+            curve in samples::curve(),
+            mut wishes in prop::collection::vec(0u64..60, 1..25),
+        ) {
+            wishes.sort_unstable();
+            let sent: Vec<u64> = paced(&curve, wishes.iter().map(|&wish| at(wish))).map(Instant::as_nanos).collect();
+            prop_assert!(sent.len() == wishes.len() && conforms(&sent, &curve));
+            for (i, (&sent_at, &wish)) in sent.iter().zip(&wishes).enumerate() {
+                let first = wish.max(i.checked_sub(1).map_or(0, |before| sent[before]));
+                prop_assert!(sent_at >= first);
+                let sooner = [&sent[..i], &[sent_at.saturating_sub(1)]].concat();
+                prop_assert!(sent_at == first || !conforms(&sooner, &curve));
+            }
+        }
+
+        #[test]
         fn what_is_recovered_may_burst_anew(curve in samples::curve(), requests in 1usize..12) {
             let mut pacer = Pacer::new(&curve);
             let mut fresh = Pacer::new(&curve);

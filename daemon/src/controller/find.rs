@@ -169,7 +169,7 @@ impl Controller<'_> {
                 }
                 Way::None => because = "and whoever stepped aside would not keep its promise",
                 Way::Unknown => {
-                    because = "and no way to step aside was found among those that were looked at"
+                    because = "and no way to step aside was found among those that were looked at";
                 }
             }
         }

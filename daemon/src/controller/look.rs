@@ -66,7 +66,7 @@ impl Controller<'_> {
             verdict => verdict,
         };
         if objection.is_none() && (to_try.is_some() || verdict == Verdict::Same) {
-            self.known.note(expected.clone(), placement.controller.window);
+            self.known.note(expected, placement.controller.window);
         }
         let fits = match (answer.feasible, answer.reason.as_deref()) {
             (true, _) => String::new(),

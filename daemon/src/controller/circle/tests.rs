@@ -149,7 +149,7 @@ proptest! {
             Way::None => prop_assert!(!reachable(&circle), "{:?} {:?} {:?}", holds, moves, least),
             Way::Found(steps) => {
                 prop_assert!(reachable(&circle));
-                let mut state = before.clone();
+                let mut state = before;
                 // Each goes to where it is to be once more than it leaves that, also who has other models there alone.
                 for one in 0..3 {
                     let last = steps.iter().rev().find(|step| step.one == one);
