@@ -172,7 +172,7 @@ fn files_that_are_of_no_use_are_named() {
         (ServerFiles { key: empty.clone(), ..good.clone() }, "empty.pem", "no private key"),
         (ServerFiles { key: other, ..good.clone() }, "other.key", "no key to"),
         (ServerFiles { client_ca: Some(empty.clone()), ..good.clone() }, "empty.pem", "no certificate"),
-        (ServerFiles { client_ca: Some(broken), ..good.clone() }, "broken.pem", ""),
+        (ServerFiles { client_ca: Some(broken), ..good }, "broken.pem", ""),
     ] {
         let told = told(&files).to_string();
         assert!(told.contains(path) && told.contains(word), "{told}");
