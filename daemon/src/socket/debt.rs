@@ -377,6 +377,42 @@ mod tests {
         assert_eq!(debts.books.lock().accounts.len(), 1);
     }
 
+    #[test]
+    fn other_machines_are_told_apart_by_their_addresses_and_only_so_many_are_known_at_a_time() {
+        let at_ = |address: &str| Peer::at(address.parse().unwrap());
+        assert_eq!([at_("127.0.0.1"), at_("::1"), at_("::ffff:127.9.9.9")], [Peer::default(); 3]);
+        assert_eq!(at_("10.0.0.7"), at_("::ffff:10.0.0.7"));
+        assert_ne!(at_("10.0.0.7"), at_("10.0.0.8"));
+        assert_eq!(at_("2001:db8:0:1::7"), at_("2001:db8:0:1:ffff::8"));
+        assert_ne!(at_("2001:db8:0:1::7"), at_("2001:db8:0:2::7"));
+        assert_eq!(at_("10.0.0.7").to_string(), "at 10.0.0.7");
+        assert_eq!(at_("2001:db8:0:1::7").to_string(), "at 2001:db8:0:1::/64");
+
+        let debts = Arc::new(Debts::default());
+        let connect = |now, machine| debts.connect(now, Peer::Machine(machine));
+        let there: Vec<_> = (0..MACHINES as u64).map(|n| connect(at(1_000), n).expect("a place")).collect();
+        assert!(connect(at(1_000), 1 << 40).is_none(), "one too many");
+        assert!(connect(at(1_000), 0).is_some() && debts.connect(at(1_000), ONE).is_some());
+        drop(there);
+        assert!(connect(at(9_000), 1 << 40).is_some(), "they have gone");
+    }
+
+    #[test]
+    fn who_is_not_let_in_yet_waits_for_what_its_machine_owes_but_no_longer_than_the_longest() {
+        let debts = Arc::new(Debts::default());
+        let debt = debts.connect(at(1_000), Peer::Machine(1)).unwrap();
+        assert_eq!(debt.wait(at(1_000)), None);
+        debt.charge(at(1_000), micros(5_000), 0, false);
+        // Until all but 10 ms of 50 are paid.
+        assert_eq!(debt.wait(at(1_000)), Some(Span::from_millis(40)));
+        let other = debts.connect(at(1_000), Peer::Machine(2)).unwrap();
+        assert_eq!(other.wait(at(1_000)), None, "nobody else");
+        debt.charge(at(1_000), micros(500_000), 0, false);
+        assert_eq!(debt.wait(at(1_000)), Some(LONGEST));
+        assert_eq!(other.wait(at(1_000)), Some(LONGEST), "all together owe too much");
+        assert_eq!(debt.wait(at(9_000)), None);
+    }
+
     /// Reads in vain with so many connections of so many processes, each as much at a time as it may and again as soon as it may;
     /// the share of a core that this took over ten seconds.
     fn flooded(processes: i32, connections: usize) -> f64 {

@@ -106,8 +106,7 @@ fn whoever_is_vouched_for_is_let_in_where_there_is_no_list() {
 fn with_a_list_only_who_is_on_it_by_a_name_or_by_the_certificate() {
     let authority = Authority::new();
     let server = authority.server(&["front.example", "10.0.0.7"]);
-    for names in [&["front.example"][..], &["other.example", "front.example"], &["10.0.0.7"]]
-    {
+    for names in [&["front.example"][..], &["other.example", "front.example"], &["10.0.0.7"]] {
         assert_eq!(
             meet(&authority.client(names, 4000), &server, "box.example"),
             (Ok(()), Ok(())),
@@ -173,7 +172,7 @@ fn files_that_are_of_no_use_are_named() {
         (ServerFiles { key: empty.clone(), ..good.clone() }, "empty.pem", "no private key"),
         (ServerFiles { key: other, ..good.clone() }, "other.key", "no key to"),
         (ServerFiles { client_ca: Some(empty.clone()), ..good.clone() }, "empty.pem", "no certificate"),
-        (ServerFiles { client_ca: Some(broken), ..good.clone() }, "broken.pem", ""),
+        (ServerFiles { client_ca: Some(broken), ..good }, "broken.pem", ""),
     ] {
         let told = told(&files).to_string();
         assert!(told.contains(path) && told.contains(word), "{told}");

@@ -48,7 +48,7 @@ pub(super) struct Model {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Owned {
-    Real { backend: Backend, modes: Option<Vec<RunMode>> },
+    Real { backend: Box<Backend>, modes: Option<Vec<RunMode>> },
     Simulated { times: Vec<SimulatedTime> },
 }
 
@@ -64,7 +64,7 @@ impl Setup {
             external: task.spec.external.clone(),
             engine: match task.engine {
                 Engine::Real { backend, modes } => {
-                    Owned::Real { backend: backend.clone(), modes: modes.map(<[_]>::to_vec) }
+                    Owned::Real { backend: Box::new(backend.clone()), modes: modes.map(<[_]>::to_vec) }
                 }
                 Engine::Simulated { times } => Owned::Simulated { times: times.to_vec() },
             },
