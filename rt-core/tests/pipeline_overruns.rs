@@ -11,15 +11,9 @@ use std::rc::Rc;
 use harness::choices::exhaust;
 use harness::{Dice, instances};
 use oracle::Bound;
-use oracle::pipeline::Pipeline;
-use rt_core::{Event, StreamId, StreamSpec};
-use stages::draw::{Bursts, Draw, bound, drawn_by, harshly, two_stages};
+use rt_core::{StreamId, StreamSpec};
+use stages::draw::{Bursts, bound, drawn_by, harshly, tree_or_graph, two_stages};
 use stages::{Line, at, config, ns};
-
-/// Two of five pipelines have a merge or a join.
-fn tree_or_graph(seed: u64) -> Draw {
-    if seed % 5 > 2 { Pipeline::draw_graph } else { Pipeline::draw }
-}
 
 /// Every way in which sources may come in so many ticks within the declaration, and one that nothing is promised for in each, where
 /// each batch takes as long as it may, or longer by one or by all that is left; of so many pipelines, where the scheduler is told that the
@@ -180,24 +174,7 @@ fn what_is_beyond_the_margin_is_announced_before_it_does_harm() {
             (0..bursts.next(tick, &mut dice, 8)).for_each(|_| _ = line.arrive(promised));
         }
         line.drain();
-        let told = |breach: bool| {
-            let of = |(at, event): &(u64, Event)| match event {
-                Event::SafeMode(transition) => (transition.breach().is_some() == breach).then_some(*at),
-                _ => None,
-            };
-            line.events.iter().filter_map(of).collect::<Vec<_>>()
-        };
-        let (safe, ends) = (told(true), told(false));
-        for source in line.missed() {
-            missed += 1;
-            let (at, _) = source.ended.expect("ended");
-            let began = safe.iter().filter(|&&began| began <= at).max();
-            let ended = ends.iter().filter(|&&ended| ended <= source.came).max();
-            assert!(
-                began.is_some() && began >= ended,
-                "seed {seed}, {small:?} + {margin}: {source:?} beside {safe:?} {ends:?}"
-            );
-        }
+        missed += line.missed_in_safe_mode().0;
     }
     println!("{missed} missed in safe mode");
     assert!(missed > 100, "overruns hardly ever do harm: {missed}");

@@ -13,14 +13,9 @@ use harness::choices::exhaust;
 use harness::{Dice, instances};
 use oracle::pipeline::Pipeline;
 use oracle::{Bound, Stream};
-use rt_core::{Event, MissReason, Outcome, StreamId, StreamSpec};
-use stages::draw::{Bursts, Draw, bound, drawn, drawn_by, harshly};
+use rt_core::{MissReason, Outcome, StreamId, StreamSpec};
+use stages::draw::{Bursts, Draw, bound, drawn, drawn_by, harshly, tree_or_graph};
 use stages::{Line, config};
-
-/// Two of five pipelines have a merge or a join.
-fn tree_or_graph(seed: u64) -> Draw {
-    if seed % 5 > 2 { Pipeline::draw_graph } else { Pipeline::draw }
-}
 
 /// Every way in which sources may come in so many ticks within the declaration, and one that nothing is promised for in each,
 /// where batches take as long and results become as many as they may. With `restarts` the client gives the stream up before any of
@@ -344,27 +339,8 @@ fn once_safe_mode_has_ended_nothing_is_missed() {
             (0..bursts.next(tick, &mut dice, 8)).for_each(|_| _ = line.arrive(promised));
         }
         line.drain();
-        let (mut safe, mut ends) = (Vec::new(), Vec::new());
-        for (at, event) in &line.events {
-            if let Event::SafeMode(transition) = event {
-                if transition.breach().is_some() {
-                    safe.push(*at);
-                } else {
-                    ends.push(*at);
-                }
-            }
-        }
-        stays += ends.len();
-        for source in line.missed() {
-            missed += 1;
-            let (at, _) = source.ended.expect("ended");
-            let began = safe.iter().filter(|&&began| began <= at).max();
-            let ended = ends.iter().filter(|&&ended| ended <= source.came).max();
-            assert!(
-                began.is_some() && began >= ended,
-                "seed {seed}, {small:?}: {source:?} beside {safe:?} {ends:?}"
-            );
-        }
+        let (harmed, ends) = line.missed_in_safe_mode();
+        (missed, stays) = (missed + harmed, stays + ends);
     }
     println!("{stays} stays in safe mode, {missed} missed in them");
     assert!(stays > 100 && missed > 100);

@@ -11,6 +11,27 @@ impl Line {
         self.running.iter().flatten().flatten().map(over).sum()
     }
 
+    /// How many sources were missed that had to be answered, each in safe mode: that had begun by then, and was not over when the source
+    /// came. And how often it was over.
+    pub(crate) fn missed_in_safe_mode(&self) -> (usize, usize) {
+        let told = |breach: bool| {
+            let of = |(at, event): &(u64, Event)| match event {
+                Event::SafeMode(transition) => (transition.breach().is_some() == breach).then_some(*at),
+                _ => None,
+            };
+            self.events.iter().filter_map(of).collect::<Vec<_>>()
+        };
+        let (safe, ends) = (told(true), told(false));
+        let missed = self.missed();
+        for source in &missed {
+            let (at, _) = source.ended.expect("ended");
+            let began = safe.iter().filter(|&&began| began <= at).max();
+            let ended = ends.iter().filter(|&&ended| ended <= source.came).max();
+            assert!(began.is_some() && began >= ended, "{source:?} of {:?}: {safe:?} {ends:?}", self.config);
+        }
+        (missed.len(), ends.len())
+    }
+
     pub(super) fn started(&mut self, stage: usize, worker: usize) {
         assert!(self.running[stage][worker].is_none(), "a busy worker was given a batch");
         let parts: Vec<_> = self.scheduler.batch(stage, worker).collect();

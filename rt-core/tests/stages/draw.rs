@@ -21,6 +21,11 @@ pub(crate) fn bound(small: &Pipeline, streams: &[StreamSpec]) -> Option<u64> {
 /// How a small pipeline is drawn.
 pub(crate) type Draw = fn(&mut Dice, u8) -> Pipeline;
 
+/// Two of five pipelines have a merge or a join.
+pub(crate) fn tree_or_graph(seed: u64) -> Draw {
+    if seed % 5 > 2 { Pipeline::draw_graph } else { Pipeline::draw }
+}
+
 /// A small tree, what its stream declares, and the least deadline that is admitted.
 pub(crate) fn drawn(dice: &mut Dice, late: u8) -> (Pipeline, StreamSpec, u64) {
     drawn_by(Pipeline::draw, dice, late)
