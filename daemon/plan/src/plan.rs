@@ -319,12 +319,12 @@ impl ServicePlan {
         self.system.tolerance(load, most, self.config.queue as u64)
     }
 
-    /// By how much batches of a pipeline may take longer in all, if all of `load` is promised what it asks: what the bound leaves of the
-    /// deadline, where no variants take that. Of other services there is nothing of the kind, or the device's.
+    /// By how much batches of a pipeline may take longer in all, if all of `load` is promised what it asks. Of other services there is
+    /// nothing of the kind, or the device's.
     pub fn overrun_margin<'a>(&self, load: impl IntoIterator<Item = &'a StreamSpec>) -> Span {
-        let pipeline = self.pipeline.as_ref().filter(|pipeline| !pipeline.has_variants());
-        let admission = pipeline.and_then(|pipeline| pipeline.pipeline.admit(load).ok());
-        admission.map_or(Span::ZERO, |admission| self.config.deadline.saturating_sub(admission.bound))
+        let Some(pipeline) = &self.pipeline else { return Span::ZERO };
+        let admission = pipeline.pipeline.admit(load);
+        admission.map_or(Span::ZERO, |admission| pipeline.overrun_margin(&admission))
     }
 
     /// What the promises to all of `load` fall back on if a worker is lost or batches take longer.

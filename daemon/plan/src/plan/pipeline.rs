@@ -65,6 +65,16 @@ impl PipelinePlan {
         self.stages.iter().any(|stage| stage.runs.variants.len() > 1)
     }
 
+    /// By how much batches may take longer in all beside what was admitted so: what the bound leaves of the deadline, where no variants
+    /// take that.
+    #[must_use]
+    pub fn overrun_margin(&self, admission: &PipelineAdmission) -> Span {
+        match self.has_variants() {
+            true => Span::ZERO,
+            false => self.pipeline.deadline.saturating_sub(admission.bound),
+        }
+    }
+
     /// What each stage may run instead of its base. A request should leave a stage within the part of the deadline that the most
     /// accurate variants take up to there.
     pub fn variants(&self) -> Vec<StageVariants> {

@@ -72,7 +72,7 @@ pub(super) fn print(plan: &ServicePlan, pipeline: &PipelinePlan) {
         (false, Some(admission)) => {
             say!("  reserved: {}; answered as a whole within {}", reserved.join(", "), admission.bound);
             if !pipeline.has_variants() {
-                let margin = config.deadline.saturating_sub(admission.bound);
+                let margin = pipeline.overrun_margin(admission);
                 say!("    so batches of all stages may run over by {margin} in all and make none late");
             }
         }
