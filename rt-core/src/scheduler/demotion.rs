@@ -21,7 +21,7 @@ pub(super) struct Demotion {
     on: bool,
     /// Its safe mode has lasted long enough.
     over: bool,
-    /// Of the batches that ran over since all was calm, or since it was demoted, the one that did by the largest share: what it was to
+    /// Of the batches whose overrun is not forgotten, or since it was demoted, the one that ran over by the largest share: what it was to
     /// take, and what it took; and the longest.
     worst: Option<(Span, Span)>,
     longest: Span,
@@ -153,17 +153,20 @@ impl Scheduler {
         self.demotion().is_some_and(|demotion| demotion.on && demotion.over)
     }
 
+    /// No request that is to be answered has met a batch that ran over.
+    pub(crate) fn forget_overruns(&mut self) {
+        if let Some(demotion) = self.demotion_mut().filter(|demotion| !demotion.on) {
+            (demotion.worst, demotion.longest) = (None, Span::ZERO);
+        }
+    }
+
     /// Nothing mandatory waits for any of the services: it is promised again, if it is time.
     pub(crate) fn promote(&mut self, now: Instant) {
         let ready = self.awaits_promotion();
         let Some(demotion) = self.demotion_mut() else { return };
         if ready {
             (demotion.on, demotion.since) = (false, now);
-        }
-        if !demotion.on {
             (demotion.worst, demotion.longest) = (None, Span::ZERO);
-        }
-        if ready {
             // What came until now is promised nothing, and is in the way of nothing that is.
             self.move_all(DEMOTED, OPTIONAL);
             self.streams.iter_mut().for_each(Stream::set_aside);

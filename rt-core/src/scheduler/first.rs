@@ -28,7 +28,7 @@ impl Scheduler {
         self.share(self.pool.kind(0).time, self.config.guard);
         self.told.resolved.reserve(self.told.resolved.capacity() + beyond);
         if let Some(guest) = &mut self.guest {
-            (guest.behind, guest.leads) = (behind, true);
+            guest.behind = behind;
         }
     }
 
@@ -94,10 +94,6 @@ impl Scheduler {
         time: Span,
     ) {
         let (started, due, _) = ran;
-        if stage == 0 {
-            self.note_end(now, ran, time);
-            return;
-        }
         self.worst_handover = self.worst_handover.max(now.since(started).saturating_sub(time));
         if now > due {
             self.stage_ran_over(now, stage, ran, Some(time));

@@ -30,8 +30,9 @@ pub(super) struct Guest {
     pub(super) behind: Behind,
     /// What it has done to the others.
     pub(super) demotion: Demotion,
-    /// Whether it is the first stage of a pipeline, which watches how long its batches take.
-    pub(super) leads: bool,
+    /// Whether batches may run over and it is not to tell: all together keep to a margin, which is watched for all who share the
+    /// workers, or for all stages of a pipeline.
+    pub(super) excused: bool,
 }
 
 impl Scheduler {
@@ -40,7 +41,7 @@ impl Scheduler {
     pub(crate) fn share(&mut self, longest: Span, guard: Span) {
         let (behind, demotion) = (Behind::default(), Demotion::default());
         self.guest =
-            Some(Guest { longest, guard, background: false, breaks: 0, behind, demotion, leads: false });
+            Some(Guest { longest, guard, background: false, breaks: 0, behind, demotion, excused: true });
         // What the tests of shared workers leave is for batches that overrun.
         self.config.tolerance = Span::ZERO;
     }
@@ -203,6 +204,21 @@ impl Scheduler {
     pub(crate) fn is_relieved(&mut self, now: Instant) {
         self.safe_mode.put_off(now);
         self.changed = true;
+    }
+
+    /// From now on its batches may run over and it is not to tell, or no longer.
+    pub(crate) fn set_excused(&mut self, now: Instant, excused: bool) {
+        self.changed = true;
+        self.look_at(now);
+        if let Some(guest) = &mut self.guest {
+            guest.excused = excused;
+        }
+    }
+
+    /// Whether they may. How long batches take of a service that is demoted is its own matter too.
+    #[inline]
+    pub(super) fn is_excused(&self) -> bool {
+        self.guest.is_some_and(|guest| guest.excused) && !self.is_demoted()
     }
 
     /// Dispatch came `delay` late, on workers that others share.

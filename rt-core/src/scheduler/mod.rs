@@ -248,13 +248,13 @@ impl Scheduler {
     fn ended_late(&mut self, now: Instant, (started, due, reported): (Instant, Instant, bool), time: Span) {
         let (bound, held) = (due.since(started), now.since(started));
         match time > bound {
-            _ if !reported && self.has_stalled(started, due, now) => {}
-            true => {
-                self.overran(now, (started, due, reported), time);
-                self.note_slow(now, bound, held);
-            }
+            _ if !reported && (self.is_excused() || self.has_stalled(started, due, now)) => {}
+            true => self.overran(now, (started, due, reported), time),
             // The engine kept its time; what lies around it did not.
             false => self.raise_late(now, bound, held),
+        }
+        if time > bound {
+            self.note_slow(now, bound, held);
         }
     }
 

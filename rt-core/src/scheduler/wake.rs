@@ -31,7 +31,7 @@ impl Scheduler {
             }
         }
         // An overrun is seen when the batch ends, or by whatever comes before; an alarm for it can wait.
-        let due = if self.leads() { NEVER } else { self.pool.earliest_due() };
+        let due = if self.is_excused() { NEVER } else { self.pool.earliest_due() };
         let alarm = just_past(due + self.config.guard);
         // By now it may be a stall, then it has as long as one may last.
         let stalls = self.config.stalls.filter(|_| alarm <= now);
@@ -61,19 +61,13 @@ impl Scheduler {
     /// A batch that should have ended by now and is not late by a stall that was declared: when it began and was due.
     #[inline(never)]
     pub(super) fn report_overdue(&mut self, now: Instant) -> Option<(Instant, Instant)> {
-        if self.leads() {
+        if self.is_excused() {
             return None;
         }
         // None has ended yet, so nothing of it is on the account.
         let mut stalls = self.stalls.clone();
         let excused = |started, due| stalls.as_mut().is_some_and(|stalls| stalls.explains(started, due, now));
         self.pool.report_overdue(now, excused)
-    }
-
-    /// Whether it is a pipeline that watches how long its batches take.
-    #[inline]
-    fn leads(&self) -> bool {
-        self.guest.is_some_and(|guest| guest.leads)
     }
 
     /// Whether a batch that ends now is late by a stall that was declared.

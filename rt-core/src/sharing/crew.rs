@@ -1,4 +1,10 @@
 //! The crew: the workers of a device, who of them is free, whose batch each of the others runs, and which is overdue.
+//!
+//! *Which overruns meet which request.* A mandatory request counts back to an instant at which nothing that goes before it waited, and
+//! what was before that is of no matter. What has run over is forgotten when, since the last batch that did, all was calm once,
+//! and all batches that ran then have ended. A request that came before that calm instant has been answered by then; one that came
+//! later meets nothing that was before. So none meets more than what runs over from one such end to the next, that of its own batch
+//! included.
 
 use alloc::boxed::Box;
 
@@ -30,15 +36,21 @@ pub(super) struct Crew {
     pub(super) free_since: Instant,
     /// Of those that run and are not reported, when their batch is due.
     due: Earliest,
-    /// By how much batches may run over in all between two calm instants, by how much each if all do, and by how much those
-    /// that ended since have.
+    /// By how much batches may run over in all until what ran over is forgotten, by how much each if all do, and by how much those that
+    /// ended since have.
     margin: Span,
     each: Span,
     spent: Span,
     /// How much of that was of which service.
     spent_by: Box<[Span]>,
-    /// The margin from the next calm instant on.
+    /// The margin once it is forgotten.
     after: Span,
+    /// All was calm since the last batch that ran over: the workers whose batch ran then and has not ended, and how many they are.
+    calm: Option<(Few, usize)>,
+    /// Batches have run over by more.
+    harmed: bool,
+    /// What ran over has been forgotten, and [`Crew::take_forgotten`] has not told.
+    forgotten: bool,
 }
 
 impl Crew {
@@ -57,6 +69,9 @@ impl Crew {
             spent: Span::ZERO,
             spent_by: alloc::vec![Span::ZERO; services].into(),
             after: margin,
+            calm: None,
+            harmed: false,
+            forgotten: false,
         }
     }
 
@@ -93,12 +108,32 @@ impl Crew {
     /// The batch that `worker` ran, if it ran one, has ended: it is free.
     pub(super) fn end(&mut self, now: Instant, worker: WorkerId) -> Option<Running> {
         let ended = self.running.get_mut(worker)?.take()?;
-        let over = now.since(ended.due);
-        self.spent = self.spent + over;
-        self.spent_by[ended.service] = self.spent_by[ended.service] + over;
         self.due.remove(worker);
         self.set_free(now, worker);
+        let over = now.since(ended.due);
+        if over > Span::ZERO {
+            self.spent = self.spent + over;
+            self.spent_by[ended.service] = self.spent_by[ended.service] + over;
+            self.calm = None;
+            self.harmed |= self.excess(now) > self.margin;
+        } else {
+            self.is_over(worker);
+        }
         Some(ended)
+    }
+
+    /// What `worker` ran is over, in time or for good.
+    #[inline]
+    fn is_over(&mut self, worker: WorkerId) {
+        if let Some((few, left)) = &mut self.calm
+            && few.has(worker)
+        {
+            few.set(worker, false);
+            *left -= 1;
+            if *left == 0 {
+                self.forget();
+            }
+        }
     }
 
     /// `worker` is lost, with whatever it ran.
@@ -108,6 +143,7 @@ impl Crew {
             self.free_count -= usize::from(was_free);
             self.due.remove(worker);
             self.free.set(worker, false);
+            self.is_over(worker);
         }
     }
 
@@ -120,13 +156,13 @@ impl Crew {
         self.free_count += 1;
     }
 
-    /// From now on batches may run over by `margin`, or by more than before from the next calm instant on if what is there leaves no
-    /// `room`; false, and nothing has changed, if they have by more.
-    pub(super) fn set_margin(&mut self, now: Instant, margin: Span, room: bool) -> bool {
+    /// From now on batches may run over by `margin`, or if that is more than before once what is there has ended; false, and nothing
+    /// has changed, if they have by more.
+    pub(super) fn set_margin(&mut self, now: Instant, margin: Span) -> bool {
         let kept = self.excess(now) <= margin;
         if kept {
             self.after = margin;
-            self.count_on(if room { margin } else { margin.min(self.margin) });
+            self.count_on(margin.min(self.margin));
         }
         kept
     }
@@ -149,37 +185,54 @@ impl Crew {
         (excess <= self.margin).then(|| Spare { taken, over: self.margin.saturating_sub(excess) })
     }
 
-    /// By how much batches may run over in all between two calm instants.
+    /// By how much batches may run over in all.
     pub(super) fn margin(&self) -> Span {
         self.margin
     }
 
-    /// Whether a batch has run over since the last calm instant.
+    /// Whether it waits for a calm instant, to forget what ran over.
     pub(super) fn is_strained(&self) -> bool {
-        self.spent > Span::ZERO
+        (self.spent > Span::ZERO || self.margin < self.after) && self.calm.is_none()
     }
 
     /// Nothing mandatory waits, and every worker is free within the longest batch: what ran over before harms nobody that
-    /// is to come.
+    /// is to come, and what runs once it has ended.
     pub(super) fn calm(&mut self) {
-        if self.spent > Span::ZERO {
-            self.spent = Span::ZERO;
-            self.spent_by.fill(Span::ZERO);
+        if !self.is_strained() {
+            return;
         }
-        if self.margin < self.after {
-            self.count_on(self.after);
+        let mut busy = Few::default();
+        let running = self.running.iter().enumerate().filter(|(_, running)| running.is_some());
+        let count = running.map(|(worker, _)| busy.set(worker, true)).count();
+        self.calm = Some((busy, count));
+        if count == 0 {
+            self.forget();
         }
     }
 
-    /// By how much batches have run over since the last calm instant, those that run on among them.
+    /// No request that is to be answered has met anything that ran over.
+    fn forget(&mut self) {
+        (self.spent, self.calm, self.harmed) = (Span::ZERO, None, false);
+        self.forgotten = true;
+        self.spent_by.fill(Span::ZERO);
+        self.count_on(self.after);
+    }
+
+    /// Whether what ran over has been forgotten since this was asked last.
+    #[inline]
+    pub(super) fn take_forgotten(&mut self) -> bool {
+        core::mem::take(&mut self.forgotten)
+    }
+
+    /// By how much batches have run over that is not forgotten, those that run on among them.
     fn excess(&self, now: Instant) -> Span {
-        if self.due.instant() >= now {
+        if self.due.instant() >= now && !self.harmed {
             return self.spent;
         }
         self.running.iter().flatten().fold(self.spent, |all, running| all + now.since(running.due))
     }
 
-    /// The service whose batches have run over most since the last calm instant, those that run on among them; `last` if there are several.
+    /// The service whose batches have run over most of that; `last` if there are several.
     pub(super) fn worst(&self, now: Instant, last: usize) -> usize {
         let of = |service: usize| {
             let running = self.running.iter().flatten().filter(|running| running.service == service);
@@ -206,7 +259,7 @@ impl Crew {
         let (_, worker) = self.due.earliest()?;
         self.due.remove(worker);
         let running = self.running[worker].as_mut()?;
-        running.reported = true;
+        (running.reported, self.harmed) = (true, true);
         Some(*running)
     }
 
@@ -216,9 +269,9 @@ impl Crew {
         self.running.iter().flatten().all(prompt)
     }
 
-    /// Whether what has run over and ended may have harmed others.
+    /// Whether more has run over than may, and is not forgotten.
     pub(super) fn has_harmed(&self) -> bool {
-        self.spent > self.margin
+        self.harmed
     }
 }
 

@@ -54,6 +54,8 @@ pub struct Device {
     pub(super) unknown: u64,
     /// Something has gone before mandatory requests since nothing mandatory waited.
     pub(super) ahead: bool,
+    /// Batches may run over and be no matter of their own service: all together keep to the margin.
+    excused: bool,
     /// See [`Device::gone_ahead_of`].
     pub(super) gone_ahead: Vec<u64>,
 }
@@ -109,6 +111,7 @@ impl Device {
             shield: None,
             unknown: 0,
             ahead: false,
+            excused: true,
             gone_ahead: alloc::vec![0; count],
         })
     }
@@ -141,11 +144,10 @@ impl Device {
     }
 
     /// Sets [`DeviceConfig::overrun_margin`] to that of an admission that counts more streams, before they are added; false
-    /// if batches have run over by more since the last calm instant: then they are to be added later.
+    /// if batches have run over by more already: then they are to be added later. A larger one counts once what is there has ended.
     #[must_use]
     pub fn set_overrun_margin(&mut self, now: Instant, margin: Span) -> bool {
-        // What has gone before mandatory requests may have left no room for more.
-        self.crew.set_margin(now, margin, !self.ahead)
+        self.crew.set_margin(now, margin)
     }
 
     /// Whose batch a worker runs.
@@ -190,6 +192,7 @@ impl Device {
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
         let Some(ended) = self.crew.end(now, worker) else { return };
+        self.look_for_harm(now);
         let (scheduler, bit) = (&mut self.schedulers[ended.service], 1 << ended.service);
         scheduler.handle_completion(now, worker, ran);
         match scheduler.rest_after_end(now) {
@@ -212,6 +215,7 @@ impl Device {
     /// Takes in that a worker is gone, for all services.
     pub fn handle_worker_lost(&mut self, now: Instant, worker: WorkerId) {
         self.crew.lose(worker);
+        self.look_for_harm(now);
         self.others(usize::MAX, |scheduler| scheduler.handle_worker_lost(now, worker));
     }
 
@@ -346,6 +350,7 @@ impl Device {
             return false;
         }
         self.crew.calm();
+        self.look_for_harm(now);
         self.ahead = false;
         let any = self.unclear != 0;
         for service in (0..self.schedulers.len()).filter(|s| self.unclear >> s & 1 == 1) {
@@ -453,8 +458,22 @@ impl Device {
     /// Tells of batches that run on for longer than harms nobody.
     fn report(&mut self, now: Instant) {
         while let Some(late) = self.crew.report(now) {
+            self.look_for_harm(now);
             self.tell_others(now, late);
             self.demote(now, late, true);
+        }
+    }
+
+    /// Tells all services whether batches may run over, if that has changed, and of what ran over that it is forgotten.
+    #[inline]
+    fn look_for_harm(&mut self, now: Instant) {
+        if self.crew.take_forgotten() {
+            self.schedulers.iter_mut().for_each(Scheduler::forget_overruns);
+        }
+        let excused = !self.crew.has_harmed();
+        if excused != self.excused {
+            self.excused = excused;
+            self.others(usize::MAX, |scheduler| scheduler.set_excused(now, excused));
         }
     }
 

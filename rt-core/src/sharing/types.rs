@@ -15,9 +15,9 @@ pub struct DeviceConfig {
     pub turns: Vec<u32>,
     /// `P̂`: the longest batch that anyone may start; at least every full batch.
     pub longest: Span,
-    /// By how much batches may exceed their time, in all between two instants at which nothing mandatory waits and every
-    /// worker is free within `longest`, before the other services are in safe mode for it
-    /// ([`super::SharedAdmission::binding`]).
+    /// By how much batches may exceed their time and make nothing mandatory late, in all until what has is forgotten: once, since the
+    /// last that did, nothing mandatory waited and every worker was free within `longest`, and all that ran then has ended. Beyond
+    /// it all services are in safe mode ([`super::SharedAdmission::binding`]).
     pub overrun_margin: Span,
     /// The services: eager, with background, of as many workers of one kind each, without stalls.
     pub services: Vec<SchedulerConfig>,

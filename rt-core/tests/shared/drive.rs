@@ -165,13 +165,33 @@ impl Run {
         }
     }
 
-    /// Where nothing mandatory waits, and every worker is free within the longest batch, only what runs can yet run over.
+    /// Where nothing mandatory waits, and every worker is free within the longest batch, what ran over is forgotten once all that runs
+    /// has ended, unless that runs over.
     fn look_for_calm(&mut self) {
         let running = || self.running.iter().zip(&self.due).filter_map(|(run, &due)| Some(((*run)?.1, due)));
         let prompt = running().all(|(_, due)| self.now <= due && due - self.now <= self.longest);
-        if prompt && self.waiting.iter().all(VecDeque::is_empty) {
-            self.over = running().map(|(end, due)| end.saturating_sub(due)).sum();
+        if self.calm.is_none() && prompt && self.waiting.iter().all(VecDeque::is_empty) {
+            self.calm = Some(self.running.iter().map(Option::is_some).collect());
+            self.look_for_end();
         }
+    }
+
+    fn look_for_end(&mut self) {
+        if self.calm.as_ref().is_some_and(|busy| !busy.contains(&true)) {
+            let running = self.running.iter().zip(&self.due);
+            self.over = running.filter_map(|(run, &due)| Some((*run)?.1.saturating_sub(due))).sum();
+            self.calm = None;
+        }
+    }
+
+    /// The batch of a worker has ended, or is lost.
+    fn ended(&mut self, worker: usize, over: bool) {
+        match &mut self.calm {
+            Some(_) if over => self.calm = None,
+            Some(busy) => busy[worker] = false,
+            None => {}
+        }
+        self.look_for_end();
     }
 
     /// What waited under this number waits no longer.
@@ -245,6 +265,7 @@ impl Run {
         self.device.handle_worker_lost(now, worker);
         self.settle();
         if self.running[worker].take().is_some() {
+            self.ended(worker, false);
             self.device.handle_completion(now, worker, Ran::Done(Span::ZERO));
             self.settle();
         }
@@ -268,6 +289,7 @@ impl Run {
             let ended = self.running.iter().position(|run| run.is_some_and(|(_, end)| end <= next));
             match ended.and_then(|worker| Some((worker, self.running[worker].take()?))) {
                 Some((worker, (start, end))) => {
+                    self.ended(worker, end > self.due[worker]);
                     let ran = Ran::Done(Span::from_nanos(end - start));
                     self.device.handle_completion(Instant::from_nanos(self.now), worker, ran);
                 }

@@ -131,11 +131,13 @@ pub(crate) struct Run {
     pub(crate) served: Vec<usize>,
     /// How long the next batch of a service takes: from its number and its bound.
     pub(crate) time: Box<dyn FnMut(usize, u64) -> u64>,
-    /// By how much batches may run over in all between two calm instants, if that is bounded.
+    /// By how much batches may run over in all until what has is forgotten, if that is bounded.
     pub(crate) margin: Option<u64>,
     /// Of each worker that runs: when its batch is due.
     due: Vec<u64>,
     over: u64,
+    /// All was calm since the last batch that ran over: of each worker whether it has run since then.
+    calm: Option<Vec<bool>>,
     longest: u64,
     /// Of each service: whether a batch of it has run over.
     pub(crate) overran: Vec<bool>,
@@ -200,6 +202,7 @@ impl Run {
             margin: None,
             due: vec![0; shared.workers],
             over: 0,
+            calm: None,
             longest: shared.longest.into(),
             overran: vec![false; count],
             demoted: vec![false; count],
@@ -242,7 +245,7 @@ impl Run {
         // What is cancelled is told by the old one.
         self.leaving = true;
         self.settle();
-        (self.device, self.ahead) = (next, 0);
+        (self.device, self.ahead, self.over, self.calm) = (next, 0, 0, None);
         (self.leaving, self.quiet) = (false, false);
         self.turns = shared.services.iter().map(|s| s.turn.into()).collect();
         self.served.rotate_right(1);
