@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::crew::{Crew, Running};
+use super::crew::Crew;
 use super::line::Line;
 use super::shield::SharedShield;
 use super::types::{DeviceAction, DeviceConfig, DeviceError};
@@ -55,7 +55,7 @@ pub struct Device {
     /// Something has gone before mandatory requests since nothing mandatory waited.
     pub(super) ahead: bool,
     /// Batches may run over and be no matter of their own service: all together keep to the margin.
-    excused: bool,
+    pub(super) excused: bool,
     /// See [`Device::gone_ahead_of`].
     pub(super) gone_ahead: Vec<u64>,
 }
@@ -327,7 +327,7 @@ impl Device {
 
     /// By when the first mandatory request of `service` must be answered; the end of time if none waits.
     #[inline(always)]
-    fn note_mandatory(&mut self, service: usize) -> Instant {
+    pub(super) fn note_mandatory(&mut self, service: usize) -> Instant {
         let first = self.schedulers[service].first_mandatory();
         if self.rule == Rule::Turns {
             self.line.set(service, first < NEVER);
@@ -336,7 +336,7 @@ impl Device {
     }
 
     /// Something has happened to all services but one.
-    fn others(&mut self, but: usize, mut happens: impl FnMut(&mut Scheduler)) {
+    pub(super) fn others(&mut self, but: usize, mut happens: impl FnMut(&mut Scheduler)) {
         for service in (0..self.schedulers.len()).filter(|&service| service != but) {
             happens(&mut self.schedulers[service]);
             self.touched |= 1 << service;
@@ -429,70 +429,8 @@ impl Device {
         }
     }
 
-    /// Those that are demoted, a bit each.
-    pub(super) fn still_demoted(&self) -> u64 {
-        let all = self.schedulers.iter().enumerate();
-        all.fold(0, |bits, (service, scheduler)| bits | u64::from(scheduler.is_demoted()) << service)
-    }
-
-    /// Whether a batch of a service that is demoted may begin where nothing mandatory waits: no longer than any, or as long as
-    /// the shield allows, or the others are promised nothing.
-    fn allow(&mut self, now: Instant, service: usize) -> bool {
-        let (least, most) = self.schedulers[service].reckoned();
-        let promised = |(other, scheduler): (usize, &Scheduler)| {
-            self.demoted >> other & 1 == 0 && scheduler.promised_slots().next().is_some()
-        };
-        let length = match most <= self.longest {
-            true => most,
-            false if !self.schedulers.iter().enumerate().any(promised) => most,
-            false => self.longest.max(self.longest_alone(now, (least, most))),
-        };
-        self.schedulers[service].allow(length)
-    }
-
     /// Notes that a free worker should have been given what came at `since`.
     fn arm(&mut self, since: Instant) {
         self.armed = self.armed.min(since.max(self.crew.free_since));
-    }
-
-    /// Tells of batches that run on for longer than harms nobody.
-    fn report(&mut self, now: Instant) {
-        while let Some(late) = self.crew.report(now) {
-            self.look_for_harm(now);
-            self.tell_others(now, late);
-            self.demote(now, late, true);
-        }
-    }
-
-    /// Tells all services whether batches may run over, if that has changed, and of what ran over that it is forgotten.
-    #[inline]
-    fn look_for_harm(&mut self, now: Instant) {
-        if self.crew.take_forgotten() {
-            self.schedulers.iter_mut().for_each(Scheduler::forget_overruns);
-        }
-        let excused = !self.crew.has_harmed();
-        if excused != self.excused {
-            self.excused = excused;
-            self.others(usize::MAX, |scheduler| scheduler.set_excused(now, excused));
-        }
-    }
-
-    /// Tells all others of a batch of a service that may have harmed them.
-    fn tell_others(&mut self, now: Instant, late: Running) {
-        let times = (late.due.since(late.started), now.since(late.started));
-        self.others(late.service, |scheduler| scheduler.was_harmed(now, late.service, times));
-    }
-
-    /// Demotes the service whose batches have run over most, the last of which did `late`, and may still be `running`.
-    fn demote(&mut self, now: Instant, late: Running, running: bool) {
-        let culprit = self.crew.worst(now, late.service);
-        let times = (late.due.since(late.started), now.since(late.started));
-        let seen = (running && culprit == late.service).then_some(times);
-        if self.schedulers.len() > 1 && self.schedulers[culprit].demote(now, culprit, seen) {
-            self.demoted |= 1 << culprit;
-            self.touched |= 1 << culprit;
-            // It stands in no line any more.
-            self.note_mandatory(culprit);
-        }
     }
 }

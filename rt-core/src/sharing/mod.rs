@@ -13,13 +13,16 @@
 //! before a request, and ask whether that share leaves it in time. What is proved of them is in `docs/guarantee.md`.
 
 mod ahead;
+mod coming;
 mod crew;
 mod device;
 mod earliest;
 mod handover;
+mod harm;
 mod horizon;
 mod line;
 mod margin;
+mod pace;
 mod shield;
 mod sweep;
 mod turns;

@@ -23,25 +23,20 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::coming::Coming;
+use super::device::NEVER;
+use super::pace::{Pace, WHOLE};
 use super::{Demands, Rule, SharedAdmission, SharedService, Sharing};
-use crate::busy::MandatoryCurve;
 use crate::counted::Counted;
-use crate::growth::{Envelope, repetition};
 use crate::scheduler::Scheduler;
 use crate::scheduler::earliest::Earliest;
 use crate::stream::StreamSpec;
-use crate::time::{Instant, MAX_SPAN, Span};
+use crate::time::{Instant, Span};
 
 /// The most requests that are looked at before the answer is no.
 const LOOKS: usize = 512;
 /// After so many of them it is asked whether that is enough.
 const EACH: usize = 4;
-/// The most rises of a curve that are looked at, by admission.
-const RISES: usize = 1 << 12;
-/// A whole worker.
-const WHOLE: u128 = 1 << 32;
-/// The end of time.
-const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 /// Which batches may go before mandatory requests, of the services of a device; see the module. What it looks through is in here
 /// too, so that nothing is allocated when it is asked.
@@ -348,101 +343,5 @@ impl Service {
             self.coming.advance(now, scheduler);
         }
         self.of.time.as_nanos().saturating_mul(most.min(waiting + self.looked))
-    }
-}
-
-/// When the next mandatory requests of a service can come.
-#[derive(Debug)]
-struct Coming {
-    streams: Vec<Next>,
-    /// The end of time if none can.
-    next: Instant,
-}
-
-/// When which mandatory request of the stream in this place can come.
-#[derive(Clone, Copy, Debug)]
-struct Next {
-    slot: u16,
-    nth: u64,
-    at: Instant,
-}
-
-impl Coming {
-    fn new(streams: usize) -> Self {
-        Self { streams: Vec::with_capacity(streams), next: NEVER }
-    }
-
-    /// Those that are there, at most as many as there is room for.
-    fn set_streams(&mut self, scheduler: &Scheduler) {
-        self.streams.clear();
-        self.streams.extend(scheduler.promised_slots().map(|slot| Next { slot, nth: 0, at: NEVER }));
-    }
-
-    /// What comes from now on.
-    fn begin(&mut self, now: Instant, scheduler: &Scheduler) {
-        self.next = NEVER;
-        for stream in &mut self.streams {
-            (stream.nth, stream.at) = (0, scheduler.nth_mandatory(stream.slot, now, 0));
-            self.next = self.next.min(stream.at);
-        }
-    }
-
-    /// Goes on behind the next.
-    fn advance(&mut self, now: Instant, scheduler: &Scheduler) {
-        let (from, mut next) = (self.next, NEVER);
-        let mut found = false;
-        for stream in &mut self.streams {
-            if !found && stream.at == from {
-                found = true;
-                stream.nth += 1;
-                stream.at = scheduler.nth_mandatory(stream.slot, now, stream.nth);
-            }
-            next = next.min(stream.at);
-        }
-        self.next = next;
-    }
-}
-
-/// What the batches of a service take at most that has some of what comes: this much at once, and so much a nanosecond.
-#[derive(Clone, Copy, Debug, Default)]
-struct Pace {
-    /// In nanoseconds.
-    burst: u64,
-    /// In `1/`[`WHOLE`].
-    slope: u64,
-}
-
-impl Pace {
-    /// The least for `P·⌈α(z + 1)/B⌉`, rises looked at until they repeat or are too many.
-    fn new(service: &SharedService, demands: &Demands) -> Self {
-        let (time, batch) = (service.time.as_nanos(), service.batch as u64);
-        let envelope = Envelope::of(demands);
-        let slope = (envelope.utilisation(service) * WHOLE as f64 * (1.0 + 1e-12)) as u64 + 1;
-        let rough = time as f64 * (envelope.at_once() / batch as f64 + 1.0);
-        let repeated = repetition(demands, []).and_then(|all| {
-            let length = all.length.checked_mul(batch)?;
-            all.from.checked_add(length)
-        });
-        if demands.is_empty() {
-            return Self::default();
-        }
-        let (mut burst, mut curve) = (0, MandatoryCurve::new(demands));
-        for _ in 0..RISES {
-            let y = curve.length().as_nanos() - 1;
-            let work = time.saturating_mul(curve.requests().div_ceil(batch));
-            burst = burst.max(work.saturating_sub((u128::from(y) * u128::from(slope) / WHOLE) as u64));
-            let next = curve.next_rise();
-            if next >= MAX_SPAN || repeated.is_some_and(|repeated| next.as_nanos() > repeated + 1) {
-                return Self { burst, slope };
-            }
-            curve.rise();
-        }
-        Self { burst: burst.max((rough * 1.000_001) as u64 + 1), slope }
-    }
-
-    /// What the batches take within `distance` of the first that comes.
-    fn within(self, distance: u64) -> u64 {
-        let more = u128::from(distance) * u128::from(self.slope);
-        self.burst.saturating_add(u64::try_from(more.div_ceil(WHOLE)).unwrap_or(u64::MAX))
     }
 }
