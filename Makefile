@@ -80,6 +80,8 @@ proof:
 	        | tee -a "$(WEIR_NOT_CHECKED)"; \
 	fi
 
+# End-to-end tests mostly wait for a clock: of as many as share the machine, and a few that wait to have it to themselves.
+unit: export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
 unit:
 	$(CARGO) test --workspace
 	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir target/fuzz

@@ -1,6 +1,7 @@
-//! Who has the machine: tests run beside each other, but for those that hold a daemon to times of the real clock.
+//! Who has the machine: a few tests run beside each other, but for those that hold a daemon to times of the real clock.
 
 use std::cell::RefCell;
+use std::num::NonZero;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// How many tests share the machine, and whether one has it to itself.
@@ -32,13 +33,18 @@ pub(crate) fn alone() {
     });
 }
 
+/// How many tests share the machine at most. Most of the time each waits for a clock.
+fn at_most() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, NonZero::get)
+}
+
 /// Has this test share the machine from now on, if it does not have it to itself; called where the binary is run.
 pub(super) fn share() {
     // Threads that a test starts have no name, and run on what the test holds.
     if std::thread::current().name().is_some() {
         HELD.with_borrow_mut(|held| {
             held.get_or_insert_with(|| {
-                wait(|now| !now.alone).shared += 1;
+                wait(|now| !now.alone && now.shared < at_most()).shared += 1;
                 Held::Share
             });
         });
