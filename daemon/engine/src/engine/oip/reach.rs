@@ -195,7 +195,7 @@ mod tests {
         let certificate = write("box.pem", own.cert.pem());
         let key = write("box.key", own.signing_key.serialize_pem());
         let server =
-            ServerFiles { certificate: certificate.clone(), key, client_ca: None, allowed: Vec::new() };
+            ServerFiles { certificate: certificate.clone(), key, client_ca: None, revoked: None, allowed: Vec::new() };
         let mut config = server.config(&server.read().unwrap(), HTTP).unwrap();
         // As others do: tickets come once the connection is there.
         config.session_storage = rustls::server::ServerSessionMemoryCache::new(8);
