@@ -169,6 +169,7 @@ $(WEIR): FORCE
 bench: fetched
 	$(CARGO) build --release --bin weir --bin weir-lab
 	$(CARGO) bench -p weir --bench round_trip
+	$(CARGO) bench -p weir --bench doors
 	$(CARGO) bench -p weir --bench hold
 	$(CARGO) bench -p weir --bench isolation
 	$(CARGO) bench -p weir --bench notifications

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Triton's own clients, over HTTP and gRPC, against the daemon's Open Inference Protocol.
+"""Triton's own clients, over HTTP and gRPC, against the daemon's Open Inference Protocol; and the daemon against a server of gRPC's C core.
 
     python3 tests/oip_clients.py --weir target/debug/weir
 
@@ -16,6 +16,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import urllib.error
@@ -28,7 +29,9 @@ import tritonclient.grpc.aio
 import tritonclient.http
 import tritonclient.http.aio
 import trustme
+from concurrent import futures
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 PATIENCE = 60
@@ -52,6 +55,23 @@ deadline = "20s"
 name = "front"
 constraints = [{{ row-miss = 1 }}]
 arrivals = [{{ periodic = {{ period = "1s", jitter = "10s" }} }}]
+"""
+OUTWARD = """
+[daemon]
+socket = "s"
+profile = "profile.json"
+models = "models.toml"
+realtime = false
+bus = "off"
+oip.http = "127.0.0.1:{http}"
+[[service]]
+name = "doubles"
+engine = "oip"
+model = "doubles"
+remote = {{ url = "grpc://127.0.0.1:{port}", stream = "front", timeout = "5s" }}
+max-batch = 2
+deadline = "20s"
+guard = "1s"
 """
 
 
@@ -319,8 +339,101 @@ class Secured(Clients):
             self.assertEqual(answer.status, 200)
 
 
+class Doubles(service_pb2_grpc.GRPCInferenceServiceServicer):
+    """A server of gRPC's C core, which doubles numbers; in the list of their type, as MLServer does, if they came so."""
+
+    def __init__(self):
+        self.left, self.stream, self.gone = None, None, threading.Event()
+        self.silent = False
+
+    def ServerMetadata(self, request, context):
+        return service_pb2.ServerMetadataResponse(name="core", version="1")
+
+    def ModelReady(self, request, context):
+        return service_pb2.ModelReadyResponse(ready=request.name == "doubles")
+
+    def ModelMetadata(self, request, context):
+        if request.name != "doubles":
+            context.abort(grpc.StatusCode.NOT_FOUND, "no such model")
+        of = service_pb2.ModelMetadataResponse.TensorMetadata
+        tensor = {"datatype": "FP32", "shape": [-1, 3]}
+        return service_pb2.ModelMetadataResponse(
+            name="doubles", versions=["1"], platform="python", inputs=[of(name="in", **tensor)], outputs=[of(name="out", **tensor)]
+        )
+
+    def ModelInfer(self, request, context):
+        self.left, self.stream = context.time_remaining(), dict(context.invocation_metadata()).get("weir-stream")
+        if self.silent:
+            context.add_callback(self.gone.set)
+            self.gone.wait(PATIENCE)
+            context.abort(grpc.StatusCode.CANCELLED, "nobody waits")
+        values = 2 * numpy.frombuffer(request.raw_input_contents[0], numpy.float32)
+        answer = service_pb2.ModelInferResponse(model_name="doubles", model_version="1")
+        output = answer.outputs.add(name="out", datatype="FP32", shape=request.inputs[0].shape)
+        if values[0] < 0:
+            output.contents.fp32_contents.extend(values.tolist())
+        else:
+            answer.raw_output_contents.append(values.tobytes())
+        return answer
+
+
+class Outward(unittest.TestCase):
+    """The daemon's worker is such a server."""
+
+    weir = ""
+
+    def setUp(self):
+        self.doubles, self.pool = Doubles(), futures.ThreadPoolExecutor(8)
+        self.server = grpc.server(self.pool)
+        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self.doubles, self.server)
+        port = self.server.add_insecure_port("127.0.0.1:0")
+        self.server.start()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(self.server.stop, None)
+        self.config = os.path.join(folder.name, "weir.toml")
+        self.http, _ = free_ports()
+        with open(os.path.join(folder.name, "models.toml"), "w", encoding="utf-8") as file:
+            tensor = 'type = "f32", shape = [3] }'
+            file.write(f'[[model]]\nname = "doubles"\ninput = {{ name = "in", {tensor}\noutput = {{ name = "out", {tensor}\n')
+        with open(self.config, "w", encoding="utf-8") as file:
+            file.write(OUTWARD.format(http=self.http, port=port))
+
+    def test_it_is_called_as_the_c_core_has_it(self):
+        subprocess.run([self.weir, "profile", self.config, "--quick", "--samples", "10"], stdout=subprocess.DEVNULL, check=True, timeout=60)
+        daemon = subprocess.Popen([self.weir, "serve", self.config, "--quiet"])
+        self.addCleanup(daemon.wait)
+        self.addCleanup(daemon.kill)
+        client = tritonclient.http.InferenceServerClient(f"127.0.0.1:{self.http}", network_timeout=PATIENCE)
+        self.addCleanup(client.close)
+
+        def infer(values):
+            image = tritonclient.http.InferInput("in", [3], "FP32")
+            image.set_data_from_numpy(numpy.array(values, numpy.float32))
+            until = time.monotonic() + PATIENCE
+            while True:
+                try:
+                    return client.infer("doubles", [image]).as_numpy("out").tolist()
+                except (OSError, InferenceServerException) as error:
+                    # Not there yet, or lost before.
+                    if time.monotonic() > until or "worker-lost" in str(error) and self.doubles.silent:
+                        raise
+                time.sleep(0.05)
+
+        self.assertEqual(infer([1, 2, 3]), [2, 4, 6])
+        self.assertEqual(infer([-1, 2, 3]), [-2, 4, 6])
+        self.assertEqual(self.doubles.stream, "front")
+        self.assertLessEqual(self.doubles.left, 5)
+        self.doubles.silent = True
+        with self.assertRaises(InferenceServerException):
+            infer([1, 2, 3])
+        self.assertTrue(self.doubles.gone.wait(PATIENCE), "the call was not cancelled")
+        self.doubles.silent = False
+        self.assertEqual(infer([4, 5, 6]), [8, 10, 12])
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--weir", default="target/debug/weir", help="the binary under test")
-    Clients.weir = os.path.abspath(parser.parse_args().weir)
+    Clients.weir = Outward.weir = os.path.abspath(parser.parse_args().weir)
     sys.exit(not unittest.main(argv=sys.argv[:1], exit=False).result.wasSuccessful())

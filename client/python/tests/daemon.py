@@ -59,11 +59,11 @@ decay = {{ step = {{ part = 0.5, cutoff = 100.0 }} }}
 
 
 class Daemon:
-    def __init__(self) -> None:
+    def __init__(self, text: str = CONFIG) -> None:
         weir = os.environ.get("WEIR", str(ROOT / "target/debug/weir"))
         self.folder = tempfile.TemporaryDirectory()
         config = pathlib.Path(self.folder.name, "weir.toml")
-        config.write_text(CONFIG)
+        config.write_text(text)
         self.socket = str(config.parent / "s")
         profile = [weir, "profile", "--quick", "--samples", "10", str(config)]
         subprocess.run(profile, check=True, stdout=subprocess.DEVNULL)

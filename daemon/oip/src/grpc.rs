@@ -48,16 +48,8 @@ pub fn call(message: &ModelInferRequest) -> Result<Call<'_>, Refused> {
         if let Some(region) = parameters.keys().find(|key| key.starts_with("shared_memory")) {
             return Err(Refused::Unimplemented(format!("input \"{name}\": {region} is not supported here")));
         }
-        let data = match (raw.get(index), contents) {
-            (Some(raw), None) => Data::Raw(raw),
-            (Some(_), Some(_)) => {
-                return invalid(format!("input \"{name}\" has contents beside raw_input_contents"));
-            }
-            (None, Some(contents)) => typed(name, datatype, contents)?,
-            (None, None) => {
-                return invalid(format!("input \"{name}\" has neither contents nor raw_input_contents"));
-            }
-        };
+        let raw = raw.get(index).map(AsRef::as_ref);
+        let data = elements("input", (name, datatype), raw, contents.as_ref())?;
         let (name, datatype) = (Cow::Borrowed(name.as_str()), Cow::Borrowed(datatype.as_str()));
         inputs.push(Input { name, datatype, shape: shape.clone(), data });
     }
@@ -158,8 +150,27 @@ pub fn config(model: &Model<'_>) -> ModelConfigResponse {
     ModelConfigResponse { config: Some(config) }
 }
 
+/// The elements of a tensor, which stand in one of both; `what` it is is told where it is wrong.
+pub(crate) fn elements<'a>(
+    what: &str,
+    (name, datatype): (&str, &str),
+    raw: Option<&'a [u8]>,
+    contents: Option<&'a InferTensorContents>,
+) -> Result<Data<'a>, Refused> {
+    match (raw, contents) {
+        (Some(raw), None) => Ok(Data::Raw(raw)),
+        (Some(_), Some(_)) => invalid(format!("{what} \"{name}\" has contents beside raw_{what}_contents")),
+        (None, Some(contents)) => typed(what, (name, datatype), contents),
+        (None, None) => invalid(format!("{what} \"{name}\" has neither contents nor raw_{what}_contents")),
+    }
+}
+
 /// The elements that stand in the one list for their type.
-fn typed<'a>(name: &str, datatype: &str, contents: &'a InferTensorContents) -> Result<Data<'a>, Refused> {
+fn typed<'a>(
+    what: &str,
+    (name, datatype): (&str, &str),
+    contents: &'a InferTensorContents,
+) -> Result<Data<'a>, Refused> {
     let InferTensorContents {
         bool_contents,
         int_contents,
@@ -178,7 +189,7 @@ fn typed<'a>(name: &str, datatype: &str, contents: &'a InferTensorContents) -> R
         Some(Type::F32) => ("fp32_contents", Data::Fp32(fp32_contents), fp32_contents.len()),
         Some(Type::F64) => ("fp64_contents", Data::Fp64(fp64_contents), fp64_contents.len()),
         Some(Type::F16) => {
-            return invalid(format!("input \"{name}\" is FP16, which has to come in raw_input_contents"));
+            return invalid(format!("{what} \"{name}\" is FP16, which has to come in raw_{what}_contents"));
         }
         // No model has it, as is told where the types are compared.
         _ => return Ok(Data::Raw(&[])),
@@ -194,7 +205,7 @@ fn typed<'a>(name: &str, datatype: &str, contents: &'a InferTensorContents) -> R
         bytes_contents.len(),
     ];
     if all.iter().sum::<usize>() != own {
-        return invalid(format!("input \"{name}\" is {datatype}: its elements belong in {field} alone"));
+        return invalid(format!("{what} \"{name}\" is {datatype}: its elements belong in {field} alone"));
     }
     Ok(data)
 }

@@ -1,6 +1,8 @@
-//! The other end of the protocol over HTTP: what a client writes to a remote server, and reads of its answers.
+//! The other end of the protocol over HTTP: what a client writes to a remote server, and reads of its answers; over gRPC below.
 //!
 //! A remote is not trusted: whatever it says is read within its bytes, and held against what was asked for.
+
+pub mod grpc;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

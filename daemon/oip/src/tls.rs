@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustls::client::{Resumption, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore};
@@ -49,6 +49,8 @@ pub struct ServerFiles {
     pub key: PathBuf,
     /// Those who vouch for clients; without it nobody is asked who he is.
     pub client_ca: Option<PathBuf>,
+    /// What each of these has revoked: a list of every one, whatever its age. Without it nothing is.
+    pub revoked: Option<PathBuf>,
     /// Who of those that they vouch for is let in; all of them if it is empty.
     pub allowed: Vec<Client>,
 }
@@ -77,6 +79,7 @@ pub struct ServerPems {
     certificate: Vec<u8>,
     key: Vec<u8>,
     client_ca: Option<Vec<u8>>,
+    revoked: Option<Vec<u8>>,
 }
 
 impl FromStr for Client {
@@ -121,8 +124,10 @@ impl ServerFiles {
     /// # Errors
     /// A file that cannot be read.
     pub fn read(&self) -> Result<ServerPems, Unusable> {
-        let client_ca = self.client_ca.as_deref().map(read).transpose()?;
-        Ok(ServerPems { certificate: read(&self.certificate)?, key: read(&self.key)?, client_ca })
+        let [client_ca, revoked] =
+            [&self.client_ca, &self.revoked].map(|path| path.as_deref().map(read).transpose());
+        let (certificate, key) = (read(&self.certificate)?, read(&self.key)?);
+        Ok(ServerPems { certificate, key, client_ca: client_ca?, revoked: revoked? })
     }
 
     /// TLS with what stood in them, for connections that speak `protocol`.
@@ -137,8 +142,11 @@ impl ServerFiles {
         let builder = match (&self.client_ca, &pems.client_ca) {
             (Some(path), Some(pem)) => {
                 let roots = Arc::new(roots(path, pem)?);
-                let trusted = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
-                let trusted = trusted.map_err(|error| unusable(path, error))?;
+                let mut trusted = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                if let (Some(path), Some(pem)) = (&self.revoked, &pems.revoked) {
+                    trusted = trusted.with_crls(revoked(path, pem)?);
+                }
+                let trusted = trusted.build().map_err(|error| unusable(path, error))?;
                 let allowed = self.allowed.clone();
                 builder.with_client_cert_verifier(Arc::new(Listed { trusted, allowed }))
             }
@@ -248,6 +256,13 @@ fn chain(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Unusab
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let chain = chain.map_err(|error| unusable(path, error))?;
     if chain.is_empty() { Err(unusable(path, "has no certificate (PEM)")) } else { Ok(chain) }
+}
+
+fn revoked(path: &Path, pem: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, Unusable> {
+    let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(pem).collect();
+    let lists = lists.map_err(|error| unusable(path, error))?;
+    // As good as no file at all, by which everybody would be let in.
+    if lists.is_empty() { Err(unusable(path, "has no list of what is revoked (PEM)")) } else { Ok(lists) }
 }
 
 fn key(path: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, Unusable> {

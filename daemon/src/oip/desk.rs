@@ -64,6 +64,8 @@ pub(super) struct Fared {
     pub(super) served: u64,
     /// From their arrivals to the ends of their batches, in all.
     pub(super) served_ns: u64,
+    /// Of that, to the starts of their batches.
+    pub(super) waited_ns: u64,
     pub(super) missed: u64,
     pub(super) batches: u64,
 }
@@ -157,6 +159,7 @@ impl Desk {
             name: name.to_owned(),
             served: totals.served(),
             served_ns: latencies.sum,
+            waited_ns: service.latest().waited_ns(),
             missed: totals.missed().values().sum(),
             batches: batches.counts.iter().sum(),
         })

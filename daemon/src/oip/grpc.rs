@@ -282,12 +282,16 @@ impl GrpcInferenceService for Inference {
     }
 }
 
-/// How the calls of a model have fared. What was not measured is left out.
+/// How the calls of a model have fared. What was not measured is left out; what is not told apart is with `compute_infer`.
 fn statistics(fared: Fared) -> ModelStatistics {
+    let served = |ns| Some(StatisticDuration { count: fared.served, ns });
     let inference_stats = InferStatistics {
-        success: Some(StatisticDuration { count: fared.served, ns: fared.served_ns }),
+        success: served(fared.served_ns),
+        queue: served(fared.waited_ns),
+        compute_input: served(0),
+        compute_infer: served(fared.served_ns.saturating_sub(fared.waited_ns)),
+        compute_output: served(0),
         fail: Some(StatisticDuration { count: fared.missed, ns: 0 }),
-        ..InferStatistics::default()
     };
     ModelStatistics {
         name: fared.name,

@@ -188,16 +188,21 @@ async fn body_of(body: Incoming, limit: usize) -> Result<Bytes, Refused> {
     })
 }
 
-/// How calls have fared, as Triton tells it. What was not measured is left out.
+/// How calls have fared, as Triton tells it. What was not measured is left out; what is not told apart is with `compute_infer`.
 fn statistics(models: &[Fared]) -> Value {
     let one = |fared: &Fared| {
+        let served = |ns: u64| json!({ "count": fared.served, "ns": ns });
         json!({
             "name": fared.name,
             "version": http::VERSION,
             "inference_count": fared.served,
             "execution_count": fared.batches,
             "inference_stats": {
-                "success": { "count": fared.served, "ns": fared.served_ns },
+                "success": served(fared.served_ns),
+                "queue": served(fared.waited_ns),
+                "compute_input": served(0),
+                "compute_infer": served(fared.served_ns.saturating_sub(fared.waited_ns)),
+                "compute_output": served(0),
                 "fail": { "count": fared.missed, "ns": 0 },
             },
         })

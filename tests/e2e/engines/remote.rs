@@ -1,5 +1,6 @@
 //! Workers that are servers elsewhere: another Weir, and one that lies in every way it can.
 
+mod grpc;
 mod liar;
 
 use std::net::TcpStream;
@@ -200,7 +201,7 @@ fn a_box_is_called_over_tls_and_only_by_whom_it_knows() {
     let back_place = back();
     let text = std::fs::read_to_string(back_place.config()).expect("there");
     let there = format!(
-        "http = \"{}:8010\"\ntls = {{ certificate = \"box.pem\", key = \"box.key\", client-ca = \"ca.pem\", allow-clients = [\"front.example\"] }}",
+        "http = \"{0}:8010\"\ngrpc = \"{0}:8011\"\ntls = {{ certificate = \"box.pem\", key = \"box.key\", client-ca = \"ca.pem\", allow-clients = [\"front.example\"] }}",
         own_address()
     );
     back_place.configure(text.replace("http = \"unix:h\"", &there));
@@ -209,15 +210,23 @@ fn a_box_is_called_over_tls_and_only_by_whom_it_knows() {
     Authority::new(&back_place.path("strange.pem"));
     let back = back_place.serve();
     let expected = answered(&back, "digits", &vec![0.25; 28 * 28]);
-    eventually("the port", || TcpStream::connect((own_address(), 8010)).ok());
-    let called = |name: &str, ca: &str| {
+    for port in [8010, 8011] {
+        eventually("the port", || TcpStream::connect((own_address(), port)).ok());
+    }
+    let by = |scheme: &str, port: u16, name: &str, ca: &str| {
         let (certificate, key) = authority.vouch(&back_place.path(name), name, 4000);
         let more = format!(
             ", model = \"digits\", timeout = \"60s\", tls = {{ ca = {:?}, certificate = {certificate:?}, key = {key:?} }}",
             back_place.path(ca)
         );
-        front("digits-s", &format!("https://{}:8010", own_address()), &more)
+        front("digits-s", &format!("{scheme}://{}:{port}", own_address()), &more)
     };
+    let called = |name: &str, ca: &str| by("https", 8010, name, ca);
+    let refused = by("grpcs", 8011, "other.example", "ca.pem").fail(&["check"]);
+    assert!(refused.contains("grpcs://127.") && refused.contains("AccessDenied"), "{refused}");
+    let refused = by("grpcs", 8011, "front.example", "strange.pem").fail(&["check"]);
+    assert!(refused.contains("UnknownIssuer"), "{refused}");
+    by("grpcs", 8011, "front.example", "ca.pem").succeed(&["check"]);
     let refused = called("other.example", "ca.pem").fail(&["check"]);
     assert!(refused.contains("https://127.") && refused.contains("AccessDenied"), "{refused}");
     let refused = called("front.example", "strange.pem").fail(&["check"]);

@@ -161,6 +161,9 @@ fn a_model_is_described_and_answers_as_it_does_at_the_socket() {
     // Those of the socket count too.
     assert_eq!(stats["inference_stats"]["success"]["count"], json!(3));
     assert!(stats["inference_stats"]["success"]["ns"].as_u64() >= Some(3_000_000), "{stats}");
+    let ns = |part: &str| stats["inference_stats"][part]["ns"].as_u64().expect("a time");
+    assert_eq!(ns("queue") + ns("compute_infer"), ns("success"), "{stats}");
+    assert_eq!(stats["inference_stats"]["queue"]["count"], json!(3));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 """Client of the Weir inference daemon: NumPy arrays in and out, under weakly-hard deadlines.
 
-``Client`` is for plain programs, ``weir.aio.Client`` for asyncio. A client registers a stream with a service, says
+``Client`` is for plain programs, ``weir.aio.Client`` for asyncio, ``Fronts`` for a stream that several daemons share. A client registers a stream with a service, says
 what it can live with and how often it will ask, and is told the promise, or why there is none. From then on every
 request gets exactly one answer: a ``Result`` in time, or a ``Miss`` with its reason.
 """
@@ -8,6 +8,7 @@ request gets exactly one answer: a ``Result`` in time, or a ``Miss`` with its re
 from ._alarm import Alarm
 from ._arena import Arena, Place
 from ._client import DEFAULT_SOCKET, Client
+from ._fronts import Dealt, FrontChange, Fronts
 from ._types import (
     MISSES_LEFT,
     SAFE_MODE,
@@ -54,8 +55,11 @@ __all__ = [
     "Client",
     "ClosedError",
     "Constraint",
+    "Dealt",
     "Event",
     "EventsLost",
+    "FrontChange",
+    "Fronts",
     "Miss",
     "MissesLeft",
     "NotTaken",

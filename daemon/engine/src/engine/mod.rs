@@ -41,7 +41,7 @@ pub use gpu::settle_cuda;
 pub use isolated::{Place, Task, engine_worker, isolate, longest_silence};
 pub use kind::{EngineKind, Isolation, RunMode};
 pub use ort::forbid_telemetry;
-pub use remote::{Address, Host, Remote};
+pub use remote::{Address, Host, Location, Protocol, Remote};
 pub(crate) use signature::{
     decode_file as decode, dynamic as dynamic_dimension, inputs as graph_inputs, tensor_type, type_name,
 };

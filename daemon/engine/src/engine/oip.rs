@@ -5,6 +5,7 @@
 //! that refuses a batch in proper words has failed it, and goes on.
 
 mod connection;
+mod dialect;
 mod reach;
 mod signature;
 
@@ -12,24 +13,20 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use hyper::body::Bytes;
 use rt_core::{Instant, Span};
 use weir_client::TensorInfo;
 use weir_oip::Refused;
-use weir_oip::remote::{self, Metadata, printable};
+use weir_oip::remote::{Metadata, printable};
 
 use super::batching::{BothWays, choose_modes, loop_modes};
 use super::layout::Layout;
 use super::{Address, Backend, Buffers, EngineError, ModelSpec, Remote, RunMode, Side, sha256_hex};
-use connection::{Ask, Connection, Reply};
+use connection::{Connection, Reply};
+use dialect::{Dialect, Question};
 use signature::Signature;
 use weir_os::clock;
 
-/// Bytes that what a server says of itself or of a model may have.
-const MAX_SAID: usize = 1 << 20;
-/// Bytes of the JSON of an answer, beside the elements of its tensors.
-const MAX_JSON: usize = 64 << 10;
-/// Bytes that an element may take in JSON.
-const MAX_NUMBER: usize = 32;
 /// One of which nothing was wanted for so long is asked whether it is ready: no server closes a connection that is used so often.
 const QUIET: Span = Span::from_millis(2_000);
 
@@ -60,13 +57,10 @@ pub(super) struct OipRunner {
 /// A remote that was reached, and what it says.
 struct Endpoint {
     url: String,
-    /// Of the model.
-    path: String,
+    dialect: Dialect,
     stream: Option<String>,
     connection: Connection,
     metadata: Metadata,
-    /// Whether tensors travel as they lie in memory.
-    binary: bool,
     /// All that times depend on, as far as a remote tells.
     identity: String,
 }
@@ -166,32 +160,26 @@ impl OipRunner {
             }
         }
         let tensors = inputs.iter().zip(self.sent.iter().map(Vec::as_slice));
-        let call = remote::call(tensors, outputs, self.endpoint.binary);
-        let (body, header) = call.map_err(|refused| self.failed(batch, refused.to_string()))?;
-        let each = |output: &TensorInfo| match self.endpoint.binary {
-            true => output.bytes().unwrap_or(0),
-            false => MAX_NUMBER * output.elements(),
-        };
-        let limit = MAX_JSON + outputs.iter().map(each).sum::<usize>();
-        let Endpoint { path, stream, connection, .. } = &mut self.endpoint;
-        let path = format!("{path}/infer");
-        let ask = Ask { path: &path, body: Some(body), header, stream: stream.as_deref(), limit };
-        let reply = connection.ask(ask);
+        let Endpoint { dialect, stream, connection, .. } = &mut self.endpoint;
+        let call = dialect.call(tensors, outputs, stream.as_deref());
+        let reply = call.map(|call| connection.ask(call));
         self.last_used = clock::now();
+        let reply = reply.map_err(|refused| self.failed(batch, refused.to_string()))?;
         let reply = reply.map_err(|reason| self.endpoint.lost(reason))?;
-        if reply.status != 200 {
-            return Err(self.failed(batch, refused(&reply)));
+        if let Some(reason) = reply.refused {
+            return Err(self.failed(batch, reason));
         }
-        self.receive(requests, &reply).map_err(|reason| {
+        self.receive(requests, reply).map_err(|reason| {
             self.endpoint.connection.close();
             self.endpoint.lost(reason)
         })
     }
 
     /// Takes the outputs of these requests out of an answer.
-    fn receive(&mut self, requests: Range<usize>, reply: &Reply) -> Result<(), String> {
+    fn receive(&mut self, requests: Range<usize>, reply: Reply) -> Result<(), String> {
         let batch = requests.len();
-        let answer = remote::answer(&reply.body, reply.header).map_err(|refused| told(&refused))?;
+        let read = self.endpoint.dialect.read(reply).map_err(|refused| told(&refused))?;
+        let answer = read.answered().map_err(|refused| told(&refused))?;
         let version = self.version.get_or_insert_with(|| answer.version.clone());
         if *version != answer.version {
             let (now, before) = (printable(&answer.version), printable(version));
@@ -233,7 +221,7 @@ impl BothWays for OipRunner {
     }
 
     fn lost(&mut self) -> Option<String> {
-        let Endpoint { url, path, connection, .. } = &mut self.endpoint;
+        let Endpoint { url, dialect, connection, .. } = &mut self.endpoint;
         if connection.is_closed() {
             return Some(format!("{url} hung up while idle"));
         }
@@ -241,7 +229,7 @@ impl BothWays for OipRunner {
             return None;
         }
         self.last_used = clock::now();
-        let ready = said(connection, &format!("{path}/ready")).err()?;
+        let ready = ready(connection, dialect).err()?;
         connection.close();
         Some(format!("{url} was lost while idle: {ready}"))
     }
@@ -260,13 +248,12 @@ impl Endpoint {
 
     fn ask_all(remote: &Remote, address: &Address) -> Result<Self, String> {
         let mut connection = Connection::open(remote, address)?;
-        let path = match &remote.version {
-            Some(version) => format!("/v2/models/{}/versions/{version}", remote.model),
-            None => format!("/v2/models/{}", remote.model),
-        };
-        let server = remote::server(&said(&mut connection, "/v2")?).map_err(|refused| told(&refused))?;
-        said(&mut connection, &format!("{path}/ready"))?;
-        let metadata = remote::metadata(&said(&mut connection, &path)?).map_err(|refused| told(&refused))?;
+        let mut dialect = Dialect::new(remote, address.protocol);
+        let server = said(&mut connection, &dialect, Question::Server)?;
+        let server = dialect.server(server).map_err(|refused| told(&refused))?;
+        ready(&mut connection, &dialect)?;
+        let metadata = said(&mut connection, &dialect, Question::Metadata)?;
+        let metadata = dialect.metadata(metadata).map_err(|refused| told(&refused))?;
         let hash = sha256_hex(format!("{metadata:?}").as_bytes());
         let identity = format!(
             "{address} {} by {} {} {}",
@@ -279,11 +266,10 @@ impl Endpoint {
         met().insert(key(remote, address), identity.clone());
         Ok(Self {
             url: address.to_string(),
-            path,
+            dialect,
             stream: remote.stream.clone(),
             connection,
             metadata,
-            binary: server.extensions.iter().any(|extension| extension == remote::BINARY),
             identity,
         })
     }
@@ -314,13 +300,16 @@ fn of(backend: &Backend) -> Result<&Remote, EngineError> {
 }
 
 /// What a server answers to a plain question, if it answers well.
-fn said(connection: &mut Connection, path: &str) -> Result<hyper::body::Bytes, String> {
-    let reply = connection.ask(Ask { path, limit: MAX_SAID, ..Ask::default() })?;
-    if reply.status == 200 { Ok(reply.body) } else { Err(format!("{path}: {}", refused(&reply))) }
+fn said(connection: &mut Connection, dialect: &Dialect, question: Question) -> Result<Bytes, String> {
+    let path = dialect.path(question);
+    let reply = connection.ask(dialect.ask(question, &path))?;
+    reply.refused.map_or(Ok(reply.body), |refused| Err(format!("{path}: {refused}")))
 }
 
-fn refused(reply: &Reply) -> String {
-    format!("it answered {}: {}", reply.status, remote::refusal(&reply.body))
+/// Whether the server has the model ready.
+fn ready(connection: &mut Connection, dialect: &Dialect) -> Result<(), String> {
+    let body = said(connection, dialect, Question::Ready)?;
+    dialect.ready(body).map_err(|refused| told(&refused))
 }
 
 /// What is wrong with an answer, without what would steer a terminal.

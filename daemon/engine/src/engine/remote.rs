@@ -26,9 +26,25 @@ pub struct Remote {
     pub tls: Option<ClientFiles>,
 }
 
-/// Where a server listens for HTTP.
+/// Where a server listens, and for what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Address {
+pub struct Address {
+    pub protocol: Protocol,
+    pub place: Location,
+}
+
+/// What is spoken with a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Protocol {
+    /// HTTP/1.1 with JSON, and tensors as they lie in memory where the server takes them.
+    Http,
+    /// gRPC.
+    Grpc,
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Location {
     /// At a port.
     Port {
         /// Whether TLS is spoken there.
@@ -51,16 +67,16 @@ pub enum Host {
 impl Address {
     /// Whether what goes there does not leave this machine; of a name nobody knows.
     pub fn is_local(&self) -> bool {
-        match self {
-            Self::Port { host: Host::Number(address), .. } => address.is_loopback(),
-            Self::Port { host: Host::Name(_), .. } => false,
-            Self::Socket(_) => true,
+        match &self.place {
+            Location::Port { host: Host::Number(address), .. } => address.is_loopback(),
+            Location::Port { host: Host::Name(_), .. } => false,
+            Location::Socket(_) => true,
         }
     }
 
     /// Whether TLS is spoken there.
     pub fn is_secure(&self) -> bool {
-        matches!(self, Self::Port { secure: true, .. })
+        matches!(self.place, Location::Port { secure: true, .. })
     }
 }
 
@@ -68,33 +84,34 @@ impl FromStr for Address {
     type Err = &'static str;
 
     fn from_str(url: &str) -> Result<Self, &'static str> {
-        if let Some(path) = url.strip_prefix("unix:") {
-            return if path.is_empty() {
-                Err("must name a socket: \"unix:PATH\"")
-            } else {
-                Ok(Self::Socket(path.into()))
-            };
-        }
-        let (secure, rest) = match url.split_once("://") {
-            Some(("http", rest)) => (false, rest),
-            Some(("https", rest)) => (true, rest),
-            Some(("grpc" | "grpcs", _)) => {
-                return Err("gRPC is not spoken to remote servers: give the port of HTTP, \"http://…\"");
+        for (scheme, protocol) in [("unix:", Protocol::Http), ("grpc+unix:", Protocol::Grpc)] {
+            match url.strip_prefix(scheme) {
+                Some("") => return Err("must name a socket: \"unix:PATH\" or \"grpc+unix:PATH\""),
+                Some(path) => return Ok(Self { protocol, place: Location::Socket(path.into()) }),
+                None => {}
             }
-            _ => return Err("must be \"http://HOST:PORT\", \"https://HOST:PORT\" or \"unix:PATH\""),
+        }
+        let (protocol, secure, rest) = match url.split_once("://") {
+            Some(("http", rest)) => (Protocol::Http, false, rest),
+            Some(("https", rest)) => (Protocol::Http, true, rest),
+            Some(("grpc", rest)) => (Protocol::Grpc, false, rest),
+            Some(("grpcs", rest)) => (Protocol::Grpc, true, rest),
+            _ => {
+                return Err(
+                    "must be \"http://HOST:PORT\", \"grpc://HOST:PORT\", with TLS \"https://…\" or \"grpcs://…\", or a socket, \"unix:PATH\" \
+                     or \"grpc+unix:PATH\"",
+                );
+            }
         };
         let rest = rest.trim_end_matches('/');
+        let at = |host, port| Ok(Self { protocol, place: Location::Port { secure, host, port } });
         if let Ok(address) = rest.parse::<SocketAddr>() {
-            return Ok(Self::Port { secure, host: Host::Number(address.ip()), port: address.port() });
+            return at(Host::Number(address.ip()), address.port());
         }
         let named = rest.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
         match named {
-            Some((name, port)) if is_name(name) => {
-                Ok(Self::Port { secure, host: Host::Name(name.to_owned()), port })
-            }
-            _ => Err(
-                "must be \"http://HOST:PORT\" or \"https://HOST:PORT\", with an address or a name for HOST",
-            ),
+            Some((name, port)) if is_name(name) => at(Host::Name(name.to_owned()), port),
+            _ => Err("must have an address or a name, and a port: \"http://HOST:PORT\""),
         }
     }
 }
@@ -123,11 +140,16 @@ impl fmt::Display for Host {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Port { secure, host, port } => {
-                write!(f, "http{}://{host}:{port}", if *secure { "s" } else { "" })
+        match (&self.place, self.protocol) {
+            (Location::Port { secure, host, port }, protocol) => {
+                let scheme = match protocol {
+                    Protocol::Http => "http",
+                    Protocol::Grpc => "grpc",
+                };
+                write!(f, "{scheme}{}://{host}:{port}", if *secure { "s" } else { "" })
             }
-            Self::Socket(path) => write!(f, "unix:{}", path.display()),
+            (Location::Socket(path), Protocol::Http) => write!(f, "unix:{}", path.display()),
+            (Location::Socket(path), Protocol::Grpc) => write!(f, "grpc+unix:{}", path.display()),
         }
     }
 }
@@ -146,10 +168,14 @@ mod tests {
             ("http://10.0.0.7:80", false),
             ("https://triton-1.example:443", false),
             ("http://localhost:80", false),
+            ("grpc://127.0.0.1:8001", true),
+            ("grpcs://box:8001", false),
+            ("grpc+unix:/run/x", true),
         ] {
             let address: Address = text.parse().unwrap();
             assert_eq!((address.to_string().as_str(), address.is_local()), (text, local));
-            assert_eq!(address.is_secure(), text.starts_with("https"));
+            assert_eq!(address.is_secure(), text.split_once("s://").is_some());
+            assert_eq!(address.protocol == Protocol::Grpc, text.starts_with("grpc"));
         }
         assert_eq!("http://127.0.0.1:8000/".parse(), "http://127.0.0.1:8000".parse::<Address>());
     }
@@ -157,8 +183,8 @@ mod tests {
     #[test]
     fn what_is_not_spoken_is_refused_by_name() {
         for (text, word) in [
-            ("grpc://127.0.0.1:8001", "gRPC"),
-            ("grpcs://127.0.0.1:8001", "gRPC"),
+            ("ftp://127.0.0.1:8001", "grpc://HOST:PORT"),
+            ("grpc+unix:", "grpc+unix:PATH"),
             ("http://127.0.0.1", "HOST:PORT"),
             ("http://127.0.0.256:80", "HOST:PORT"),
             ("http://127.0.0.1:8000/v2", "HOST:PORT"),

@@ -2,7 +2,10 @@
 
 use std::io::{Read, Write};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa,
+    KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+};
 use rustls::{ClientConnection, ServerConnection};
 
 use super::*;
@@ -40,6 +43,7 @@ impl Authority {
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
         params.distinguished_name.push(DnType::CommonName, "common.example");
+        params.serial_number = Some(SerialNumber::from_slice(file.as_bytes()));
         (params.not_before, params.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(until, 1, 1));
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
@@ -52,7 +56,27 @@ impl Authority {
     fn server(&self, allowed: &[&str]) -> ServerFiles {
         let (certificate, key, _) = self.vouch("server", &["box.example", "127.0.0.1"], 4000);
         let allowed = allowed.iter().map(|client| client.parse().unwrap()).collect();
-        ServerFiles { certificate, key, client_ca: Some(self.path("ca.pem")), allowed }
+        ServerFiles { certificate, key, client_ca: Some(self.path("ca.pem")), revoked: None, allowed }
+    }
+
+    /// A list of those that are revoked, by their files.
+    fn revoke(&self, files: &[&str]) -> PathBuf {
+        let one = |file: &&str| RevokedCertParams {
+            serial_number: SerialNumber::from_slice(file.as_bytes()),
+            revocation_time: date_time_ymd(2001, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2001, 1, 1),
+            next_update: date_time_ymd(2002, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: files.iter().map(one).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let name = format!("revoked-{}.pem", files.len());
+        self.write(&name, &list.signed_by(&self.issuer).unwrap().pem().unwrap())
     }
 
     fn client(&self, names: &[&str], until: i32) -> ClientFiles {
@@ -144,6 +168,20 @@ fn whom_nobody_trusted_vouches_for_is_refused_and_so_is_who_shows_nothing_or_wha
 }
 
 #[test]
+fn what_is_revoked_is_refused_and_so_is_what_no_list_is_there_of() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let client = authority.client(&["front.example"], 4000);
+    let with = |list: PathBuf| ServerFiles { revoked: Some(list), ..authority.server(&[]) };
+    // A list that is past its time says what it says.
+    assert_eq!(meet(&client, &with(authority.revoke(&[])), "box.example"), (Ok(()), Ok(())));
+    let revoked = with(authority.revoke(&["client"]));
+    assert!(refused(meet(&client, &revoked, "box.example")).contains("Revoked"));
+    // Of another one with the list of ours: whether it is revoked nobody knows.
+    let unknown = with(other.revoke(&[]));
+    assert!(refused(meet(&client, &unknown, "box.example")).contains("UnknownRevocationStatus"));
+}
+
+#[test]
 fn a_server_must_be_vouched_for_by_its_name_and_now() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (client, server) = (authority.client(&["front.example"], 4000), authority.server(&[]));
@@ -172,6 +210,11 @@ fn files_that_are_of_no_use_are_named() {
         (ServerFiles { key: empty.clone(), ..good.clone() }, "empty.pem", "no private key"),
         (ServerFiles { key: other, ..good.clone() }, "other.key", "no key to"),
         (ServerFiles { client_ca: Some(empty.clone()), ..good.clone() }, "empty.pem", "no certificate"),
+        (
+            ServerFiles { revoked: Some(empty.clone()), ..good.clone() },
+            "empty.pem",
+            "no list of what is revoked",
+        ),
         (ServerFiles { client_ca: Some(broken), ..good }, "broken.pem", ""),
     ] {
         let told = told(&files).to_string();

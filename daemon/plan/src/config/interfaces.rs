@@ -141,10 +141,15 @@ impl Check<'_> {
             let reason = "needs client-ca, those who vouch for clients: without it nobody is asked who he is";
             return Err(self.refuse(field, &format!("{:?}", raw.allow_clients), reason));
         }
+        if let (None, Some(revoked)) = (&raw.client_ca, &raw.revoked) {
+            let reason = "needs client-ca, whose certificates it lists: without it nobody is asked who he is";
+            return Err(self.refuse("daemon.oip.tls.revoked", &format!("{revoked:?}"), reason));
+        }
         Ok(ServerFiles {
             certificate: self.resolve(&raw.certificate),
             key: self.resolve(&raw.key),
             client_ca: raw.client_ca.as_deref().map(|path| self.resolve(path)),
+            revoked: raw.revoked.as_deref().map(|path| self.resolve(path)),
             allowed,
         })
     }

@@ -150,6 +150,7 @@ pub(super) struct ServerTls {
     pub(super) certificate: PathBuf,
     pub(super) key: PathBuf,
     pub(super) client_ca: Option<PathBuf>,
+    pub(super) revoked: Option<PathBuf>,
     #[serde(default)]
     pub(super) allow_clients: Vec<String>,
 }

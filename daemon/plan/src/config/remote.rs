@@ -8,7 +8,7 @@ use super::check::{Check, Refused, all};
 use super::interfaces::LONGEST_SOCKET;
 use super::service::{Promise, Runs};
 use super::{ServiceConfig, raw};
-use weir_engine::{Address, EngineKind, Isolation, Remote};
+use weir_engine::{Address, EngineKind, Isolation, Location, Remote};
 use weir_oip::tls::ClientFiles;
 use weir_os::clock;
 
@@ -71,7 +71,7 @@ impl Check<'_> {
         count?;
         let (addresses, timeout, tls) = (addresses?, clock::duration(timeout), tls?);
         if tls.is_some() && !addresses.iter().any(Address::is_secure) {
-            return refuse("remote.tls", "(table)", "no url is \"https://…\"; remove it");
+            return refuse("remote.tls", "(table)", "no url is \"https://…\" or \"grpcs://…\"; remove it");
         }
         Ok(Some(Remote { addresses, model: model?, version: version?, stream, timeout, tls }))
     }
@@ -142,19 +142,19 @@ impl Check<'_> {
     fn address(&self, field: &str, url: &str, (trusts, plaintext): (bool, bool)) -> Result<Address, Refused> {
         let refuse = |reason: &str| Err(self.refuse(field, &format!("{url:?}"), reason));
         match url.parse() {
-            Ok(Address::Socket(path)) => {
+            Ok(Address { protocol, place: Location::Socket(path) }) => {
                 let path = self.resolve(Path::new(&path));
                 let length = path.as_os_str().len() as u64;
                 self.number(&format!("{field} (length in bytes)"), length, 1, LONGEST_SOCKET)?;
-                Ok(Address::Socket(path))
+                Ok(Address { protocol, place: Location::Socket(path) })
             }
             Ok(address) if address.is_secure() && !trusts => {
                 refuse("needs remote.tls, with the ca that vouches for the server")
             }
             Ok(address) if address.is_secure() || address.is_local() || plaintext => Ok(address),
             Ok(_) => refuse(
-                "whoever is on the way reads and changes all that goes to another machine in plain text: say \"https://…\", or \
-                 plaintext = true if that network is your own",
+                "whoever is on the way reads and changes all that goes to another machine in plain text: say \"https://…\" or \
+                 \"grpcs://…\", or plaintext = true if that network is your own",
             ),
             Err(reason) => refuse(reason),
         }

@@ -127,11 +127,12 @@ fn workers_take_the_gpus_in_turn() {
 #[test]
 fn a_port_that_knows_its_clients_may_be_anywhere_and_beside_lists_of_users() {
     let text = "[daemon]\nallow-users = [\"0\"]\noip.http = \"10.0.0.2:8000\"\n\
-                oip.tls = { certificate = \"c.pem\", key = \"/k.pem\", client-ca = \"a.pem\", allow-clients = [\"front.example\"] }";
+                oip.tls = { certificate = \"c.pem\", key = \"/k.pem\", client-ca = \"a.pem\", revoked = \"r.pem\", allow-clients = [\"front.example\"] }";
     let config = Config::parse(Path::new("dir/test.toml"), &GOOD.replace("[daemon]", text)).expect("good");
     let tls = config.daemon.oip.tls.expect("it is there");
     assert_eq!((tls.certificate, tls.key), ("dir/c.pem".into(), "/k.pem".into()));
     assert_eq!((tls.client_ca, tls.allowed.len()), (Some("dir/a.pem".into()), 1));
+    assert_eq!(tls.revoked, Some("dir/r.pem".into()));
 }
 
 #[test]
@@ -203,6 +204,11 @@ fn every_refusal_names_file_field_value_and_limit() {
             "[daemon]",
             "[daemon]\noip.http = \"127.0.0.1:8000\"\noip.tls = { certificate = \"c\", key = \"k\", allow-clients = [\"a\"] }",
             &["daemon.oip.tls.allow-clients", "[\"a\"]", "needs client-ca"],
+        ),
+        (
+            "[daemon]",
+            "[daemon]\noip.http = \"127.0.0.1:8000\"\noip.tls = { certificate = \"c\", key = \"k\", revoked = \"r\" }",
+            &["daemon.oip.tls.revoked", "\"r\"", "needs client-ca"],
         ),
         (
             "[daemon]",

@@ -31,16 +31,23 @@ const BATCHES: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 pub(super) struct Meters {
     latency: Histogram<16>,
     batch: Histogram<7>,
+    /// From the arrivals of the answered to the starts of their batches, in all.
+    waited_ns: AtomicU64,
 }
 
 impl Meters {
     pub(super) fn new() -> Self {
-        Self { latency: Histogram::new(LATENCIES_NS), batch: Histogram::new(BATCHES) }
+        Self {
+            latency: Histogram::new(LATENCIES_NS),
+            batch: Histogram::new(BATCHES),
+            waited_ns: AtomicU64::new(0),
+        }
     }
 
-    /// An answer was computed this long after its request came.
-    pub(super) fn answered(&self, latency: Span) {
-        self.latency.count(latency.as_nanos());
+    /// An answer was computed, whose request has waited and then run for so long.
+    pub(super) fn answered(&self, waited: Span, ran: Span) {
+        self.latency.count((waited + ran).as_nanos());
+        self.waited_ns.fetch_add(waited.as_nanos(), Ordering::Relaxed);
     }
 
     /// A batch of so many was run.
@@ -51,6 +58,11 @@ impl Meters {
     /// From a request's arrival to the end of its batch, of those that were answered.
     pub(super) fn latency_status(&self) -> status::Histogram {
         self.latency.status()
+    }
+
+    /// How much of the sum of these was before the starts of their batches.
+    pub(super) fn waited_ns(&self) -> u64 {
+        self.waited_ns.load(Ordering::Relaxed)
     }
 
     /// The sizes of the batches that were run.

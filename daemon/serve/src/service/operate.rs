@@ -101,4 +101,9 @@ impl Service {
     pub fn meters_status(&self) -> (status::Histogram, status::Histogram) {
         (self.meters.latency_status(), self.meters.batch_status())
     }
+
+    /// From the arrivals of the answered to the starts of their batches, in nanoseconds and in all.
+    pub fn waited_ns(&self) -> u64 {
+        self.meters.waited_ns()
+    }
 }

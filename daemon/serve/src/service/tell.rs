@@ -83,8 +83,9 @@ impl Service {
             match outcome {
                 Outcome::Served => {
                     let queued_ns = slot.started_ns.saturating_sub(request.arrival.as_nanos());
-                    let took = Span::from_nanos(queued_ns + slot.run_ns);
-                    self.meters.answered(took);
+                    let (waited, ran) = (Span::from_nanos(queued_ns), Span::from_nanos(slot.run_ns));
+                    let took = waited + ran;
+                    self.meters.answered(waited, ran);
                     let late = self.count_answer(request.class, (took, slot.due), slot.variant);
                     let head = ResultHead {
                         stream,

@@ -23,12 +23,13 @@ pub(super) use onnx::Onnx;
 type Load = fn(&ModelSpec, usize, Option<&[RunMode]>) -> Result<Box<dyn Runner>, EngineError>;
 
 /// Every engine that computes, by name. Those after `EVERYWHERE` need what not every machine has.
-const ENGINES: [(&str, Load); 9] = [
+const ENGINES: [(&str, Load); 10] = [
     ("tract", |spec, max, modes| real(EngineKind::Tract, spec, max, modes)),
     ("tract apart", |spec, max, modes| apart(EngineKind::Tract, spec, max, modes)),
     ("ort-cpu", |spec, max, modes| real(EngineKind::OrtCpu, spec, max, modes)),
     ("ort-cpu apart", |spec, max, modes| apart(EngineKind::OrtCpu, spec, max, modes)),
     ("tract by oip", remote::remotely),
+    ("tract by oip over gRPC", remote::by_grpc),
     ("ort-openvino", |spec, max, modes| real(EngineKind::OrtOpenvino, spec, max, modes)),
     ("ort-cuda", |spec, max, modes| real(EngineKind::OrtCuda, spec, max, modes)),
     ("tract-cuda", |spec, max, modes| real(EngineKind::TractCuda, spec, max, modes)),
@@ -36,7 +37,7 @@ const ENGINES: [(&str, Load); 9] = [
 ];
 
 /// So many of them.
-const EVERYWHERE: usize = 5;
+const EVERYWHERE: usize = 6;
 
 /// An engine, and the mode it is to run in.
 struct Subject {
@@ -58,7 +59,7 @@ impl Subject {
 }
 
 /// Runs a case with every engine under test, once with measured modes and once with each mode imposed: with tract
-/// and ort-cpu, in this process and in one of their own, and with a server beside it that runs tract, or with those that `WEIR_TEST_ENGINES` names, separated by commas.
+/// and ort-cpu, in this process and in one of their own, and with servers beside it that run tract, or with those that `WEIR_TEST_ENGINES` names, separated by commas.
 #[allow(clippy::print_stderr, reason = "shown beside a failure")]
 fn each_engine(case: impl Fn(&Subject)) {
     for (engine, load) in under_test() {

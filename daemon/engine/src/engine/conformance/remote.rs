@@ -1,5 +1,7 @@
 //! A server of the Open Inference Protocol beside the tests, which runs models on tract: what the oip engine is held to the other
-//! engines by. It speaks HTTP by hand, so that two ends of one library do not agree on what is wrong.
+//! engines by. It speaks HTTP by hand, so that two ends of one library do not agree on what is wrong; gRPC below.
+
+mod grpc;
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,26 +10,44 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use weir_client::TensorInfo;
 use weir_oip::{Call, Model, name_of, pack};
 
 use super::*;
 
-/// Has a server of its own load the model on tract, for as long as the runner is connected, and calls it.
+/// Has a server of its own load the model on tract, for as long as the runner is connected, and calls it over HTTP.
 pub(super) fn remotely(
     spec: &ModelSpec,
     max_batch: usize,
     modes: Option<&[RunMode]>,
+) -> Result<Box<dyn Runner>, EngineError> {
+    called("http", Server::serve, (spec, max_batch, modes))
+}
+
+/// The same over gRPC.
+pub(super) fn by_grpc(
+    spec: &ModelSpec,
+    max_batch: usize,
+    modes: Option<&[RunMode]>,
+) -> Result<Box<dyn Runner>, EngineError> {
+    called("grpc", grpc::serve, (spec, max_batch, modes))
+}
+
+fn called(
+    scheme: &str,
+    serve: fn(Server, &TcpListener),
+    (spec, max_batch, modes): (&ModelSpec, usize, Option<&[RunMode]>),
 ) -> Result<Box<dyn Runner>, EngineError> {
     // What is wrong with the file, the server finds; what is wrong with the question, whoever asks.
     let largest = max_batch.clamp(1, MAX_BATCH);
     let batched = has_batches(&Backend::TRACT, spec)?;
     let how = vec![RunMode::Batched; largest];
     let engine = Engine::Real { backend: &Backend::TRACT, modes: Some(&how) };
-    let computes = load(engine, spec, largest)?;
+    let runner = load(engine, spec, largest)?;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-    let spec_there = spec.clone();
-    std::thread::spawn(move || Server { runner: computes, spec: spec_there, batched }.serve(&listener));
+    let address = format!("{scheme}://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let server = Server { runner, spec: spec.clone(), batched };
+    std::thread::spawn(move || serve(server, &listener));
     let remote = Remote {
         addresses: vec![address],
         model: "there".to_owned(),
@@ -57,7 +77,7 @@ impl Server {
                 }
                 "/v2/models/there/ready" => (200, json!({})),
                 "/v2/models/there" => (200, self.metadata()),
-                path if path.ends_with("/infer") => match self.infer(&body, header) {
+                path if path.ends_with("/infer") => match self.infer_json(&body, header) {
                     Ok((json, binary)) => {
                         answer(&stream, 200, Some(json.to_string()), &binary);
                         continue;
@@ -86,8 +106,21 @@ impl Server {
     }
 
     /// The JSON of the answer and what follows it.
-    fn infer(&mut self, body: &[u8], header: Option<usize>) -> Result<(Value, Vec<u8>), String> {
-        let call: Call<'_> = weir_oip::http::call(body, header).map_err(|error| error.to_string())?;
+    fn infer_json(&mut self, body: &[u8], header: Option<usize>) -> Result<(Value, Vec<u8>), String> {
+        let call = weir_oip::http::call(body, header).map_err(|error| error.to_string())?;
+        let (mut listed, mut binary) = (Vec::new(), Vec::new());
+        for (tensor, bytes) in self.infer(&call)? {
+            listed.push(
+                json!({ "name": tensor.name, "datatype": name_of(tensor.data_type), "shape": tensor.shape,
+                "parameters": { "binary_data_size": bytes.len() } }),
+            );
+            binary.extend(bytes);
+        }
+        Ok((json!({ "model_name": "there", "model_version": "7", "outputs": listed }), binary))
+    }
+
+    /// The outputs of a call, as they lie in memory.
+    fn infer(&mut self, call: &Call<'_>) -> Result<Vec<(TensorInfo, Vec<u8>)>, String> {
         let first = &self.spec.inputs[0];
         let shape = &call.inputs.iter().find(|input| input.name == first.name).ok_or("no input")?.shape;
         let batch = first.batch.place().map_or(1, |place| shape[place] as usize);
@@ -101,7 +134,7 @@ impl Server {
         let outputs: Vec<_> = self.spec.outputs.iter().map(of).collect();
         let mut packed = Vec::new();
         let model = Model { name: "there", inputs: &inputs, outputs: &outputs };
-        pack(&model, &call, &mut packed).map_err(|error| error.to_string())?;
+        pack(&model, call, &mut packed).map_err(|error| error.to_string())?;
         let mut at = 0;
         for (number, tensor) in inputs.iter().enumerate() {
             at = usize::next_multiple_of(at, 8);
@@ -116,19 +149,14 @@ impl Server {
         // What panics here, a server of its own would have survived.
         let ran = catch_unwind(AssertUnwindSafe(|| self.runner.run(batch)));
         ran.map_err(|_| "it panicked".to_owned())?.map_err(|error| error.to_string())?;
-        let (mut listed, mut binary) = (Vec::new(), Vec::new());
-        for (number, (tensor, spec)) in outputs.iter().zip(&self.spec.outputs).enumerate() {
+        let output = |(number, (tensor, spec)): (usize, (&TensorInfo, &TensorSpec))| {
             let mut requests = vec![0; tensor.bytes().unwrap()];
             self.runner.buffers().read(Side::Output, number, 0, &mut requests);
             let mut bytes = requests.clone();
             layout::Layout::of(spec).spread(batch, &requests, &mut bytes);
-            listed.push(
-                json!({ "name": tensor.name, "datatype": name_of(tensor.data_type), "shape": tensor.shape,
-                "parameters": { "binary_data_size": bytes.len() } }),
-            );
-            binary.extend(bytes);
-        }
-        Ok((json!({ "model_name": "there", "model_version": "7", "outputs": listed }), binary))
+            (tensor.clone(), bytes)
+        };
+        Ok(outputs.iter().zip(&self.spec.outputs).enumerate().map(output).collect())
     }
 }
 

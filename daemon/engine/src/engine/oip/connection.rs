@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1::SendRequest;
-use hyper::header::{CONTENT_TYPE, HOST};
-use hyper::{Request, Response};
+use hyper::client::conn::{http1, http2};
+use hyper::header::{CONTENT_TYPE, HOST, TE};
+use hyper::{HeaderMap, Request, Response, StatusCode};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use weir_oip::http::LENGTH_HEADER;
+use weir_oip::remote;
+use weir_oip::remote::grpc::{Ended, FRAME, ended};
 
 use super::reach::reach;
-use crate::engine::{Address, Remote};
+use crate::engine::{Address, Location, Remote};
 
 /// So long what has come unasked may take to be read.
 const ASIDE: Duration = Duration::from_millis(1);
@@ -25,7 +27,7 @@ const ASIDE: Duration = Duration::from_millis(1);
 #[derive(Debug, Default)]
 pub(super) struct Ask<'a> {
     pub(super) path: &'a str,
-    /// Of an inference; without one the question is a plain GET.
+    /// Of an inference, and of all that is asked over gRPC; without one the question is a plain GET.
     pub(super) body: Option<Vec<u8>>,
     /// How long its JSON is, where something follows it.
     pub(super) header: Option<usize>,
@@ -38,8 +40,8 @@ pub(super) struct Ask<'a> {
 /// An answer.
 #[derive(Debug)]
 pub(super) struct Reply {
-    /// Of HTTP.
-    pub(super) status: u16,
+    /// Why the server refuses what it was asked, if it does.
+    pub(super) refused: Option<String>,
     /// How long the JSON of the body is, where something follows it.
     pub(super) header: Option<usize>,
     pub(super) body: Bytes,
@@ -50,17 +52,24 @@ pub(super) struct Connection {
     /// Absent once it is closed.
     link: Option<Link>,
     host: String,
-    timeout: Duration,
-    /// Whether what TLS says of itself can come unasked.
     secure: bool,
+    timeout: Duration,
+    /// Whether something can come unasked: what TLS, or HTTP/2, says of itself.
+    has_asides: bool,
 }
 
 struct Link {
-    sender: SendRequest<Full<Bytes>>,
+    sender: Sender,
     /// The same socket, to look at it without asking anything.
     socket: OwnedFd,
     /// Drives the connection on the thread that asks, and while it asks. With it the socket goes.
     runtime: Runtime,
+}
+
+/// What is asked through.
+pub(super) enum Sender {
+    Http(http1::SendRequest<Full<Bytes>>),
+    Grpc(http2::SendRequest<Full<Bytes>>),
 }
 
 impl Connection {
@@ -81,12 +90,13 @@ impl Connection {
                 return Err(reason);
             }
         };
-        let host = match address {
-            Address::Port { host, port, .. } => format!("{host}:{port}"),
-            Address::Socket(_) => "localhost".to_owned(),
+        let host = match &address.place {
+            Location::Port { host, port, .. } => format!("{host}:{port}"),
+            Location::Socket(_) => "localhost".to_owned(),
         };
-        let link = Some(Link { sender, socket, runtime });
-        Ok(Self { link, host, timeout: limit, secure: address.is_secure() })
+        let secure = address.is_secure();
+        let has_asides = secure || matches!(sender, Sender::Grpc(_));
+        Ok(Self { link: Some(Link { sender, socket, runtime }), host, secure, timeout: limit, has_asides })
     }
 
     /// Asks, and waits for the answer.
@@ -96,10 +106,13 @@ impl Connection {
     pub(super) fn ask(&mut self, ask: Ask<'_>) -> Result<Reply, String> {
         let Some(mut link) = self.link.take() else { return Err("it was lost before".to_owned()) };
         let limit = ask.limit;
-        let request = self.request(ask)?;
         let Link { sender, runtime, .. } = &mut link;
+        let request = match sender {
+            Sender::Http(_) => self.by_http(ask)?,
+            Sender::Grpc(_) => self.by_grpc(ask)?,
+        };
         let exchanged =
-            runtime.block_on(async { timeout(self.timeout, exchange(sender, request, limit)).await });
+            runtime.block_on(async { timeout(self.timeout, sender.exchange(request, limit)).await });
         let reply = exchanged.map_err(|_| late(self.timeout))??;
         self.link = Some(link);
         Ok(reply)
@@ -114,10 +127,10 @@ impl Connection {
         if silent() {
             return false;
         }
-        if !self.secure {
+        if !self.has_asides {
             return true;
         }
-        // A ticket, most likely: the connection takes it by itself, if it is let run.
+        // A ticket or a ping, most likely: the connection takes it by itself, if it is let run.
         link.runtime.block_on(async { drop(timeout(ASIDE, std::future::pending::<()>()).await) });
         link.sender.is_closed() || !silent()
     }
@@ -127,7 +140,7 @@ impl Connection {
         self.link = None;
     }
 
-    fn request(&self, ask: Ask<'_>) -> Result<Request<Full<Bytes>>, String> {
+    fn by_http(&self, ask: Ask<'_>) -> Result<Request<Full<Bytes>>, String> {
         let mut request = Request::builder().uri(ask.path).header(HOST, &self.host);
         if ask.body.is_some() {
             let kind = if ask.header.is_some() { "application/octet-stream" } else { "application/json" };
@@ -141,28 +154,78 @@ impl Connection {
         }
         request.body(Full::new(ask.body.unwrap_or_default().into())).map_err(told)
     }
+
+    /// The server is told how long is waited, so that it need not go on when nobody does any more.
+    fn by_grpc(&self, ask: Ask<'_>) -> Result<Request<Full<Bytes>>, String> {
+        let scheme = if self.secure { "https" } else { "http" };
+        let mut request = Request::builder()
+            .method("POST")
+            .uri(format!("{scheme}://{}{}", self.host, ask.path))
+            .header(CONTENT_TYPE, "application/grpc")
+            .header(TE, "trailers")
+            .header("grpc-timeout", format!("{}u", self.timeout.as_micros()));
+        if let Some(stream) = ask.stream {
+            request = request.header("weir-stream", stream);
+        }
+        request.body(Full::new(ask.body.unwrap_or_default().into())).map_err(told)
+    }
 }
 
-async fn exchange(
-    sender: &mut SendRequest<Full<Bytes>>,
-    request: Request<Full<Bytes>>,
+impl Sender {
+    async fn exchange(&mut self, request: Request<Full<Bytes>>, limit: usize) -> Result<Reply, String> {
+        match self {
+            Self::Http(sender) => {
+                sender.ready().await.map_err(told)?;
+                let response = sender.send_request(request).await.map_err(told)?;
+                let (status, headers, body, _) = whole(response, limit).await?;
+                let header = headers.get(LENGTH_HEADER).map(|length| {
+                    let length = length.to_str().ok().and_then(|length| length.parse().ok());
+                    length.ok_or_else(|| format!("{LENGTH_HEADER} of its answer is no number"))
+                });
+                let words = || format!("it answered {}: {}", status.as_u16(), remote::refusal(&body));
+                let refused = (status != StatusCode::OK).then(words);
+                Ok(Reply { refused, header: header.transpose()?, body })
+            }
+            Self::Grpc(sender) => {
+                sender.ready().await.map_err(told)?;
+                let response = sender.send_request(request).await.map_err(told)?;
+                let (status, headers, body, trailers) = whole(response, FRAME + limit).await?;
+                let ended = trailers.as_ref().and_then(ended).or_else(|| ended(&headers));
+                let refused = match ended {
+                    Some(Ended::Well) => None,
+                    Some(Ended::Refused(words)) => Some(format!("it answered {words}")),
+                    Some(Ended::Late) => return Err("it gave up, as the time for it was over".to_owned()),
+                    // Whoever is between, who speaks no gRPC.
+                    None if status != StatusCode::OK => Some(format!("it answered {}", status.as_u16())),
+                    None => return Err("its answer ends without a status of gRPC".to_owned()),
+                };
+                Ok(Reply { refused, header: None, body })
+            }
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::Http(sender) => sender.is_closed(),
+            Self::Grpc(sender) => sender.is_closed(),
+        }
+    }
+}
+
+/// All of an answer, and what came behind its body.
+async fn whole(
+    response: Response<Incoming>,
     limit: usize,
-) -> Result<Reply, String> {
-    sender.ready().await.map_err(told)?;
-    let response: Response<Incoming> = sender.send_request(request).await.map_err(told)?;
+) -> Result<(StatusCode, HeaderMap, Bytes, Option<HeaderMap>), String> {
     let (head, body) = response.into_parts();
-    let header = head.headers.get(LENGTH_HEADER).map(|length| {
-        let length = length.to_str().ok().and_then(|length| length.parse().ok());
-        length.ok_or_else(|| format!("{LENGTH_HEADER} of its answer is no number"))
-    });
-    let header = header.transpose()?;
     let body = Limited::new(body, limit).collect().await.map_err(|error| {
         match error.downcast_ref::<LengthLimitError>() {
             Some(_) => format!("its answer has more than the {limit} bytes that it may have"),
             None => told(error),
         }
     })?;
-    Ok(Reply { status: head.status.as_u16(), header, body: body.to_bytes() })
+    let trailers = body.trailers().cloned();
+    Ok((head.status, head.headers, body.to_bytes(), trailers))
 }
 
 fn late(limit: Duration) -> String {

@@ -8,22 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper::client::conn::{http1, http2};
 use hyper::rt::{Read, Write};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use weir_oip::tls::{ClientFiles, HTTP, pki_types::ServerName};
+use weir_oip::tls::{ClientFiles, HTTP, HTTP2, pki_types::ServerName};
 use weir_os::clock;
 
-use super::connection::told;
-use crate::engine::{Address, Host, Remote};
+use super::connection::{Sender, told};
+use crate::engine::{Address, Host, Location, Protocol, Remote};
 
 /// Bytes that the head of an answer may have.
-const MAX_HEAD: usize = 64 << 10;
+const MAX_HEAD: u32 = 64 << 10;
 /// Addresses of a name that are tried, in the order in which the system gives them.
 const TRIED: usize = 8;
 /// Names that are looked up at a time: whoever looks them up may take as long as it likes, and nobody can stop it.
@@ -33,26 +31,27 @@ const LOOKED_UP: usize = 32;
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 
 /// What is asked through, and the same socket.
-pub(super) type Reached = (SendRequest<Full<Bytes>>, OwnedFd);
+pub(super) type Reached = (Sender, OwnedFd);
 
 /// Connects within the `timeout` of `remote`.
 pub(super) async fn reach(remote: &Remote, address: &Address) -> Result<Reached, String> {
-    match address {
-        Address::Port { secure, host, port } => {
+    let protocol = address.protocol;
+    match &address.place {
+        Location::Port { secure, host, port } => {
             let stream = connect(host, *port, remote.timeout).await?;
             // A call is written at once, and nothing follows it that it could wait for.
             stream.set_nodelay(true).map_err(told)?;
             let socket = stream.as_fd().try_clone_to_owned().map_err(told)?;
             if !secure {
-                return Ok((start(TokioIo::new(stream)).await?, socket));
+                return Ok((start(TokioIo::new(stream), protocol).await?, socket));
             }
-            let secured = secure_with(remote.tls.as_ref(), host, stream).await?;
-            Ok((start(TokioIo::new(secured)).await?, socket))
+            let secured = secure_with(remote.tls.as_ref(), (host, protocol), stream).await?;
+            Ok((start(TokioIo::new(secured), protocol).await?, socket))
         }
-        Address::Socket(path) => {
+        Location::Socket(path) => {
             let stream = UnixStream::connect(path).await.map_err(told)?;
             let socket = stream.as_fd().try_clone_to_owned().map_err(told)?;
-            Ok((start(TokioIo::new(stream)).await?, socket))
+            Ok((start(TokioIo::new(stream), protocol).await?, socket))
         }
     }
 }
@@ -109,11 +108,15 @@ async fn look_up(name: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
 /// TLS over a connection to `host`, whom those must vouch for whom the files name.
 async fn secure_with(
     files: Option<&ClientFiles>,
-    host: &Host,
+    (host, protocol): (&Host, Protocol),
     stream: TcpStream,
 ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, String> {
     let files = files.ok_or("there is no remote.tls to trust it by")?;
-    let connector = TlsConnector::from(Arc::new(files.config(HTTP).map_err(told)?));
+    let spoken = match protocol {
+        Protocol::Http => HTTP,
+        Protocol::Grpc => HTTP2,
+    };
+    let connector = TlsConnector::from(Arc::new(files.config(spoken).map_err(told)?));
     let name = match host {
         Host::Number(address) => ServerName::from(*address),
         Host::Name(name) => ServerName::try_from(name.clone()).map_err(told)?,
@@ -121,12 +124,23 @@ async fn secure_with(
     connector.connect(name, stream).await.map_err(|error| format!("TLS: {}", told(error)))
 }
 
-async fn start(io: impl Read + Write + Unpin + Send + 'static) -> Result<SendRequest<Full<Bytes>>, String> {
-    let (sender, connection) =
-        Builder::new().max_buf_size(MAX_HEAD).max_headers(64).handshake(io).await.map_err(told)?;
-    // What it ends with, the question tells that was asked.
-    tokio::spawn(async { drop(connection.await) });
-    Ok(sender)
+async fn start(io: impl Read + Write + Unpin + Send + 'static, protocol: Protocol) -> Result<Sender, String> {
+    // What a connection ends with, the question tells that was asked.
+    match protocol {
+        Protocol::Http => {
+            let builder = http1::Builder::new().max_buf_size(MAX_HEAD as usize).max_headers(64).handshake(io);
+            let (sender, connection) = builder.await.map_err(told)?;
+            tokio::spawn(async { drop(connection.await) });
+            Ok(Sender::Http(sender))
+        }
+        Protocol::Grpc => {
+            let mut builder = http2::Builder::new(TokioExecutor::new());
+            let (sender, connection) =
+                builder.max_header_list_size(MAX_HEAD).handshake(io).await.map_err(told)?;
+            tokio::spawn(async { drop(connection.await) });
+            Ok(Sender::Grpc(sender))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -194,8 +208,13 @@ mod tests {
         let own = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let certificate = write("box.pem", own.cert.pem());
         let key = write("box.key", own.signing_key.serialize_pem());
-        let server =
-            ServerFiles { certificate: certificate.clone(), key, client_ca: None, allowed: Vec::new() };
+        let server = ServerFiles {
+            certificate: certificate.clone(),
+            key,
+            client_ca: None,
+            revoked: None,
+            allowed: Vec::new(),
+        };
         let mut config = server.config(&server.read().unwrap(), HTTP).unwrap();
         // As others do: tickets come once the connection is there.
         config.session_storage = rustls::server::ServerSessionMemoryCache::new(8);

@@ -47,7 +47,7 @@ fn each_url_has_a_worker_and_more_workers_share_them() {
     let config = with(urls).expect("good");
     assert_eq!(config.services[0].workers, 2);
     let (second, all) = remote(&config, 1);
-    assert_eq!(all.addresses[1], Address::Socket(PathBuf::from("dir/run/h")));
+    assert_eq!(all.addresses[1].place, Location::Socket(PathBuf::from("dir/run/h")));
     assert_eq!((second, all.version.as_deref(), all.stream.as_deref()), (1, Some("2"), Some("front")));
     assert_eq!(all.timeout, Duration::from_secs(5));
     let text = GOOD
@@ -107,7 +107,11 @@ fn what_is_wrong_is_told_by_field_value_and_limit() {
             "{ url = \"https://box:1\", tls = { ca = \"a\", certificate = \"k\" } }",
             "remote.tls.key = (absent): must be there with certificate",
         ),
-        ("{ url = \"grpc://127.0.0.1:8001\" }", "gRPC is not spoken to remote servers"),
+        (
+            "{ url = \"grpc://10.1.2.3:8001\" }",
+            "remote.url = \"grpc://10.1.2.3:8001\": whoever is on the way",
+        ),
+        ("{ url = \"grpcs://10.1.2.3:8001\" }", "needs remote.tls, with the ca"),
         (
             "{ url = \"http://127.0.0.1:1\", timeout = \"0s\" }",
             "remote.timeout = 0s: must be 1.00 ms..=60.0 s",
