@@ -21,6 +21,7 @@ use inference::{
     ModelInferResponse, ModelInput, ModelMetadataResponse, ModelOutput,
 };
 
+pub mod bounded;
 /// Messages, and the service for both ends.
 #[rustfmt::skip]
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all)]

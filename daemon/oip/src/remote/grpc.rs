@@ -3,12 +3,12 @@
 
 use prost::Message;
 use prost::bytes::{Buf, Bytes};
-use prost::encoding::{DecodeContext, decode_key, skip_field};
 use tonic::codegen::http::HeaderMap;
 use tonic::{Code, Status};
 use weir_client::TensorInfo;
 
 use super::{Answered, Described, Metadata, Server, printable};
+use crate::grpc::bounded::check_fields;
 use crate::grpc::elements;
 use crate::grpc::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use crate::grpc::inference::model_metadata_response::TensorMetadata;
@@ -29,9 +29,6 @@ pub const INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
 
 /// Bytes before a message: whether it is compressed, and its length.
 pub const FRAME: usize = 5;
-
-/// Fields of a message, its tensors and their contents one by one; a hundred times what any model here has.
-const MAX_FIELDS: usize = 4096;
 
 /// How a server has ended a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -194,22 +191,8 @@ fn message<M: Message + Default>(what: &str, mut body: Bytes) -> Result<M, Refus
     if length != body.len() {
         return Err(wrong(format!("it should have {length} bytes and has {}", body.len())));
     }
-    let fields = fields(&body).map_err(|error| wrong(error.to_string()))?;
-    if fields > MAX_FIELDS {
-        return Err(wrong(format!("it has {fields} fields, {MAX_FIELDS} are allowed")));
-    }
+    check_fields(&body).map_err(wrong)?;
     M::decode(body).map_err(|error| wrong(error.to_string()))
-}
-
-/// How many fields a message has: each may take hundreds of times the memory that its bytes do.
-fn fields(mut message: &[u8]) -> Result<usize, prost::DecodeError> {
-    let mut count = 0;
-    while message.has_remaining() {
-        let (tag, wire_type) = decode_key(&mut message)?;
-        skip_field(wire_type, tag, &mut message, DecodeContext::default())?;
-        count += 1;
-    }
-    Ok(count)
 }
 
 /// A code in the protocol's words.
