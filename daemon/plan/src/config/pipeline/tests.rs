@@ -522,9 +522,7 @@ fn stages_say_among_which_models_to_choose() {
 #[test]
 fn what_no_pipeline_that_is_placed_has_is_refused() {
     let b = "simulated.models = [{ accuracy = 0.5, times = { own = [\"2ms\"] } }, { accuracy = 0.7, times = { own = [\"4ms\"] } }]";
-    let told = |text: &str| {
-        Config::parse_box(Path::new("box.toml"), text).expect_err("wrong").to_string()
-    };
+    let told = |text: &str| Config::parse_box(Path::new("box.toml"), text).expect_err("wrong").to_string();
     for (from, to, expected) in [
         (
             b,

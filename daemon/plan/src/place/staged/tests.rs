@@ -64,7 +64,8 @@ const BOX: &str = r#"
     ]
 "#;
 
-/// Every number of devices of every class for every stage, with each model alone; of a service with every set of its models.
+/// Every number of devices of every class for every stage, with each model alone; of a service with every set of its models, but on devices
+/// that are shared.
 fn ways(site: &Site, service: &ServiceConfig) -> Vec<Vec<Placed>> {
     let mut all: Vec<Vec<Placed>> = vec![Vec::new()];
     for runs in service.running() {
@@ -74,11 +75,12 @@ fn ways(site: &Site, service: &ServiceConfig) -> Vec<Vec<Placed>> {
             for set in 1u32..1 << of.models.count() {
                 let models: Vec<usize> =
                     (0..of.models.count()).filter(|model| set >> model & 1 == 1).collect();
-                let is_one = service.stages.is_empty() || models.len() == 1;
+                let shared = site.placement.classes[class].shared;
+                let is_one = (service.stages.is_empty() && !shared) || models.len() == 1;
                 if !is_one || of.models.choice(class, &models).is_none() {
                     continue;
                 }
-                let devices = 1..=site.placement.classes[class].devices;
+                let devices = if shared { 0..=0 } else { 1..=site.placement.classes[class].devices };
                 some.extend(devices.map(|devices| Placed { class, devices, models: models.clone() }));
             }
         }
@@ -90,7 +92,7 @@ fn ways(site: &Site, service: &ServiceConfig) -> Vec<Vec<Placed>> {
     all
 }
 
-/// The most accurate mean answer of all ways to serve a box without shared devices: each is written down, read and planned.
+/// The most accurate mean answer of all ways to serve a box: each is written down, read and planned.
 fn tried(site: &Site) -> Option<f64> {
     let ways: Vec<_> = site.config.services.iter().map(|service| ways(site, service)).collect();
     let mut picks = vec![0; ways.len()];
@@ -121,10 +123,17 @@ fn accuracy(site: &Site, chosen: &[&Vec<Placed>]) -> Option<f64> {
     };
     let spot = |all: &&Vec<Placed>| Some(Spot { accuracy: 0.0, parts: all.iter().map(part).collect() });
     let complete = site.complete(&chosen.iter().map(spot).collect::<Vec<_>>()).ok()?;
-    let (mut sum, mut whole) = (0.0, 0.0);
+    let (mut sum, mut whole, mut load) = (0.0, 0.0, 0.0);
     for ((plan, placed), &demand) in complete.plan.services.iter().zip(chosen).zip(&site.demand) {
         let planned = demand * site.placement.headroom;
         let of = match &plan.pipeline {
+            None if placed[0].devices == 0 => {
+                let times = &plan.workers().profile;
+                let sizes = plan.workers().batch..=plan.largest_batch().max(plan.workers().batch);
+                let each = sizes.map(|b| times.bound(b).as_secs_f64() / b as f64);
+                load += planned * each.fold(f64::INFINITY, f64::min);
+                100.0 * plan.spec.accuracy
+            }
             None => mean(plan, planned, placed[0].devices)?,
             Some(pipeline) => {
                 // By hand, for trees: what a source becomes, and what is right on each path.
@@ -149,23 +158,25 @@ fn accuracy(site: &Site, chosen: &[&Vec<Placed>]) -> Option<f64> {
         sum += demand * value * of;
         whole += demand * value;
     }
-    Some(sum / whole)
+    let room = site.placement.classes.iter().find(|class| class.shared).map_or(0, |class| class.devices);
+    (load <= room as f64 + 1e-9).then_some(sum / whole)
 }
 
 fn plan_place(site: &Site, plan: &ServicePlan) -> usize {
     site.config.services.iter().position(|service| service.name == plan.config.name).expect("it is there")
 }
 
-/// A pipeline of two or three stages, beside a service every other time.
+/// A pipeline of two or three stages, every other time beside services, which share the slow devices every fourth time.
 fn thrown(seed: u64) -> String {
     let mut dice = StdRng::seed_from_u64(seed);
     let stages = if seed % 3 == 2 { 3 } else { 2 };
     let mut text = format!(
         "[daemon]\nrealtime = false\n[placement]\nheadroom = 1.2\n\
          [[placement.class]]\nname = \"fast\"\nengine = \"simulated\"\ncount = {}\n\
-         [[placement.class]]\nname = \"slow\"\nengine = \"simulated\"\ncount = {}\n",
+         [[placement.class]]\nname = \"slow\"\nengine = \"simulated\"\ncount = {}\nshared = {}\n",
         dice.random_range(2..=3),
         dice.random_range(1..=2),
+        seed % 4 == 0,
     );
     let models = |dice: &mut StdRng, count: usize| {
         let (mut time, mut accuracy) = (dice.random_range(10..60u64), dice.random_range(0.3..0.5));
@@ -184,10 +195,15 @@ fn thrown(seed: u64) -> String {
         });
         list.collect::<Vec<_>>().join(", ")
     };
-    if seed % 2 == 0 {
+    let services: &[&str] = match seed % 4 {
+        0 => &["one", "other"],
+        2 => &["other"],
+        _ => &[],
+    };
+    for name in services {
         let (deadline, demand) = (dice.random_range(20..90), dice.random_range(5..60));
         text += &format!(
-            "[[service]]\nname = \"other\"\nguard = \"1ms\"\nhandover = \"0ms\"\ndeadline = \"{deadline}ms\"\ndemand = {demand}\n\
+            "[[service]]\nname = \"{name}\"\nguard = \"1ms\"\nhandover = \"0ms\"\ndeadline = \"{deadline}ms\"\ndemand = {demand}\n\
              simulated.models = [{}]\n",
             models(&mut dice, 2)
         );
@@ -227,8 +243,8 @@ fn thrown(seed: u64) -> String {
 
 #[test]
 fn boxes_with_pipelines_are_placed_as_well_as_by_trying_every_way() {
-    let (mut fit, mut refused) = (0, 0);
-    for seed in 0..24 {
+    let (mut fit, mut shared, mut refused) = (0, 0, 0);
+    for seed in 0..28 {
         let text = thrown(seed);
         let site = site(&text);
         let placement = site.solve(LIMIT).expect("it is profiled");
@@ -243,8 +259,13 @@ fn boxes_with_pipelines_are_placed_as_well_as_by_trying_every_way() {
         assert!((found - best).abs() <= 0.001, "{seed}: {found} for {best}\n{text}");
         assert!(placement.bound.is_some_and(|bound| (bound - best).abs() <= 0.001), "{seed}\n{text}");
         fit += 1;
+        let mut parts = placement.spots.iter().flatten().flat_map(|spot| &spot.parts);
+        shared += usize::from(parts.any(|part| part.placed.devices == 0));
     }
-    assert!(fit >= 8 && refused >= 3, "{fit} fit and {refused} do not: the dice say too little");
+    assert!(
+        fit >= 8 && shared >= 1 && refused >= 3,
+        "{fit} fit, {shared} share, {refused} do not: the dice say too little"
+    );
 }
 
 #[test]
