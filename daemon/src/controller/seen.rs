@@ -247,7 +247,7 @@ pub(super) fn looked_after(config: &Config) -> impl Iterator<Item = &ServiceConf
     config
         .services
         .iter()
-        .filter(move |service| service.is_placed() && !(follows && !service.stages.is_empty()))
+        .filter(move |service| service.is_placed() && (!follows || service.stages.is_empty()))
 }
 
 /// What each service that is placed holds, by name; no pipelines.
