@@ -86,7 +86,7 @@ fn ways(site: &Site, service: &ServiceConfig) -> Vec<Vec<Placed>> {
         }
         all = all
             .iter()
-            .flat_map(|before| some.iter().map(|one| [&before[..], &[one.clone()]].concat()))
+            .flat_map(|before| some.iter().map(|one| [&before[..], std::slice::from_ref(one)].concat()))
             .collect();
     }
     all
@@ -176,7 +176,7 @@ fn thrown(seed: u64) -> String {
          [[placement.class]]\nname = \"slow\"\nengine = \"simulated\"\ncount = {}\nshared = {}\n",
         dice.random_range(2..=3),
         dice.random_range(1..=2),
-        seed % 4 == 0,
+        seed.is_multiple_of(4),
     );
     let models = |dice: &mut StdRng, count: usize| {
         let (mut time, mut accuracy) = (dice.random_range(10..60u64), dice.random_range(0.3..0.5));
