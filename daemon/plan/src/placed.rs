@@ -200,18 +200,23 @@ pub fn without(text: &str, gone: &[Gone]) -> Result<String> {
             let services = text.get_mut("service").and_then(Item::as_array_of_tables_mut);
             let services = services.into_iter().flat_map(|services| services.iter_mut());
             services.for_each(|service| forget(service, class));
+            let pipelines = text.get_mut("pipeline").and_then(Item::as_array_of_tables_mut);
+            let pipelines = pipelines.into_iter().flat_map(|pipelines| pipelines.iter_mut());
+            let stages = pipelines.filter_map(|of| of.get_mut("stage")?.as_array_of_tables_mut());
+            stages.flat_map(|stages| stages.iter_mut()).for_each(|stage| forget(stage, class));
         }
     }
     Ok(text.to_string())
 }
 
-/// `text` without these services.
+/// `text` without these services, pipelines among them.
 ///
 /// # Errors
 /// If it is no TOML.
 pub fn without_services(text: &str, services: &BTreeSet<String>) -> Result<String> {
     let mut text: DocumentMut = text.parse()?;
-    if let Some(all) = text.get_mut("service").and_then(Item::as_array_of_tables_mut) {
+    for kind in ["service", "pipeline"] {
+        let Some(all) = text.get_mut(kind).and_then(Item::as_array_of_tables_mut) else { continue };
         let is = |table: &Table| {
             table.get("name").and_then(Item::as_str).is_some_and(|name| services.contains(name))
         };

@@ -427,6 +427,13 @@ impl ServicePlan {
         each.reduce(f64::min).unwrap_or_else(own)
     }
 
+    /// The same in the mean: of a pipeline by what a source becomes on average.
+    pub fn mean_capacity(&self) -> f64 {
+        let stages = self.pipeline.iter().flat_map(|pipeline| &pipeline.stages).zip(self.config.means());
+        let each = stages.map(|(stage, mean)| stage.runs.capacity() / mean);
+        each.reduce(f64::min).unwrap_or_else(|| self.capacity())
+    }
+
     /// Requests a second that are certified: of the reserved streams and the promise together; `None` without either.
     pub fn certified_per_s(&self) -> Option<f64> {
         let reserved = self.config.reserved.iter().filter_map(|s| s.spec.demand());

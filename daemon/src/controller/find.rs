@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use rt_core::Span;
-use weir_plan::config::{ClassConfig, Config, PlacementConfig};
+use weir_plan::config::{ClassConfig, Config, Mode, PlacementConfig, ServiceConfig};
 use weir_plan::placed::{self, Gone};
 
 use super::circle::{Circle, Step, Way};
@@ -24,6 +24,8 @@ pub(super) struct Plan {
     pub(super) stuck: Vec<String>,
     /// Why those do not move.
     pub(super) because: &'static str,
+    /// Pipelines that it has otherwise: that is only told.
+    pub(super) pipelines: Vec<String>,
     /// Services that have lost a worker and whose promises fit no more: they stay where they are.
     pub(super) unkept: Vec<String>,
 }
@@ -51,7 +53,9 @@ impl Controller<'_> {
         leave: &BTreeSet<String>,
         devices: &[Gone],
     ) -> Result<Answer> {
-        let text = placed::without_services(&placed::without(config.text(), devices)?, leave)?;
+        let staying = staying(config).map(|pipeline| pipeline.name.clone());
+        let leave: BTreeSet<String> = leave.iter().cloned().chain(staying).collect();
+        let text = placed::without_services(&placed::without(config.text(), devices)?, &leave)?;
         let asked = demand.iter().filter(|(name, _)| !leave.contains(*name));
         let question = Question {
             program: std::env::current_exe().context("this program's own path")?,
@@ -75,6 +79,12 @@ impl Controller<'_> {
     ) -> Result<(Answer, Vec<String>)> {
         let mut unkept: BTreeSet<String> = BTreeSet::new();
         let mut devices = self.seen.gone().to_vec();
+        if staying(both.0).next().is_some() {
+            devices.extend(seen::held_by_pipelines(both.0));
+        }
+        if demand.is_empty() {
+            return Ok((Answer { feasible: true, ..Answer::default() }, Vec::new()));
+        }
         loop {
             let answer = match self.ask(both, demand, &unkept, &devices) {
                 // Of a file without devices nothing is asked.
@@ -136,7 +146,13 @@ impl Controller<'_> {
                 moves.push(Move { service: i, to, urgent: self.seen.is_urgent(name) });
             }
         }
-        let devices: Vec<_> = placement.classes.iter().map(|class| class.devices).collect();
+        let taken = match placement.mode {
+            Mode::Follow => seen::held_by_pipelines(config),
+            _ => Vec::new(),
+        };
+        let of = |class: &ClassConfig| taken.iter().filter(|one| one.class == class.name).count();
+        let devices: Vec<_> =
+            placement.classes.iter().map(|class| class.devices.saturating_sub(of(class))).collect();
         let first = order(&holds, &moves, &devices);
         let name = |one: usize| candidates[moves[one].service].name.clone();
         let mut stuck: Vec<String> = (0..moves.len()).filter(|one| !first.contains(one)).map(name).collect();
@@ -150,7 +166,7 @@ impl Controller<'_> {
                 .map(|all| all.iter().map(|(class, of)| (*class, of.devices)).collect())
                 .collect();
             let numbers: Vec<Vec<usize>> =
-                placement.classes.iter().map(|class| self.numbers(class)).collect();
+                placement.classes.iter().map(|class| self.numbers(class, &taken)).collect();
             let circle =
                 Circle { holds: &holds, moves: &moves, least: &least, devices: &devices, numbers: &numbers };
             match circle.way() {
@@ -173,7 +189,14 @@ impl Controller<'_> {
                 }
             }
         }
-        Ok(Plan { moves: stops, stuck, because, unkept, answer, next })
+        let pipelines =
+            config.services.iter().filter(|service| service.is_placed() && !service.stages.is_empty());
+        let pipelines = pipelines.filter(|before| {
+            let after = next.services.iter().find(|service| service.name == before.name);
+            after.is_some_and(|after| before.places() != after.places())
+        });
+        let pipelines = pipelines.map(|pipeline| pipeline.name.clone()).collect();
+        Ok(Plan { moves: stops, stuck, because, pipelines, unkept, answer, next })
     }
 
     /// Where each of these services may stand aside: the class, and what was found there.
@@ -191,12 +214,19 @@ impl Controller<'_> {
         services.map(of).collect()
     }
 
-    /// The cores or GPUs of a class that are there still; none where it only counts.
-    fn numbers(&self, class: &ClassConfig) -> Vec<usize> {
+    /// The cores or GPUs of a class that are there still and not taken; none where it only counts.
+    fn numbers(&self, class: &ClassConfig, taken: &[Gone]) -> Vec<usize> {
         let all = class.cores.iter().copied().chain(class.gpus.iter().map(|&gpu| gpu as usize));
         let is_gone = |number: usize| {
-            self.seen.gone().iter().any(|gone| gone.class == class.name && gone.number == Some(number))
+            let mut gone = self.seen.gone().iter().chain(taken);
+            gone.any(|gone| gone.class == class.name && gone.number == Some(number))
         };
         all.filter(|&number| !is_gone(number)).collect()
     }
+}
+
+/// The pipelines that are placed and not moved while they are served: with their devices they are left out of what is asked.
+pub(super) fn staying(config: &Config) -> impl Iterator<Item = &ServiceConfig> {
+    let follows = config.placement.as_ref().is_some_and(|placement| placement.mode == Mode::Follow);
+    config.services.iter().filter(move |service| follows && service.is_placed() && !service.stages.is_empty())
 }

@@ -10,7 +10,7 @@ use weir_plan::config::{Config, Mode, ModelChoice, PlacementConfig, ServiceConfi
 use weir_plan::placed;
 
 use super::Controller;
-use super::find::{Plan, Stop};
+use super::find::{Plan, Stop, staying};
 use super::verdict::{Proposal, Verdict, objection, verdict};
 
 /// Why a plan is looked for.
@@ -54,9 +54,10 @@ impl Controller<'_> {
                 });
             }
         };
-        let Plan { answer, next, moves, stuck, unkept, .. } = &plan;
+        let Plan { answer, next, moves, stuck, pipelines, unkept, .. } = &plan;
         let going: BTreeSet<&String> = moves.iter().map(|stop| &stop.service).collect();
-        let lines: Vec<_> = going.into_iter().chain(stuck).map(|name| change(config, next, name)).collect();
+        let lines: Vec<_> =
+            going.into_iter().chain(stuck).chain(pipelines).map(|name| change(config, next, name)).collect();
         let changes = lines.len();
         let proposal = Proposal { feasible: answer.feasible, accuracy: answer.accuracy, changes };
         let to_try = self.to_try(placement, &expected).filter(|_| changes > 0);
@@ -91,7 +92,12 @@ impl Controller<'_> {
             Verdict::Take if follows => format!("changes, for {reason}{fits}: {told}"),
             Verdict::Take => format!("would change, for {reason}{fits}: {told}"),
         };
-        let line = format!("{line}{unkept}");
+        let staying: Vec<&str> = staying(config).map(|pipeline| &*pipeline.name).collect();
+        let staying = match staying.is_empty() {
+            true => String::new(),
+            false => format!("; pipelines are not followed: {} stays where it is", staying.join(", ")),
+        };
+        let line = format!("{line}{unkept}{staying}");
         let taken = verdict == Verdict::Take;
         self.conclude(&line, false, |status| {
             (status.looked_ns, status.reason) = (now, reason.to_string());
@@ -205,15 +211,27 @@ impl Controller<'_> {
 
 /// What the plan has otherwise, in a line.
 fn change(config: &Config, next: &Config, name: &str) -> String {
-    let of = |config: &Config| {
-        let service = config.services.iter().find(|service| service.name == name);
-        service.map_or_else(String::new, |service| at(config, service))
-    };
-    format!("service {name}: {} -> {}", of(config), of(next))
+    let of = |config: &Config| config.services.iter().find(|service| service.name == name).cloned();
+    let (before, after) = (of(config), of(next));
+    let is_staged = before.as_ref().is_some_and(|service| !service.stages.is_empty());
+    let kind = if is_staged { "pipeline" } else { "service" };
+    let places = |service: &Option<ServiceConfig>| service.as_ref().and_then(ServiceConfig::places);
+    // What shares devices and what does not cannot take over from each other.
+    let reached = places(&before).zip(places(&after)).is_none_or(|(before, after)| {
+        before.iter().zip(&after).all(|(before, after)| after.is_reached_from(before))
+    });
+    let [before, after] = [(config, before), (next, after)]
+        .map(|(config, service)| service.map_or_else(String::new, |service| at(config, &service)));
+    format!("{kind} {name}: {before} -> {after}{}", if reached { "" } else { ", which takes a restart" })
 }
 
 /// Where a service is, and with which models.
 fn at(config: &Config, service: &ServiceConfig) -> String {
+    if !service.stages.is_empty() {
+        let stages =
+            service.stages.iter().map(|stage| format!("{} {}", stage.runs.name, at(config, &stage.runs)));
+        return stages.collect::<Vec<_>>().join(", ");
+    }
     let placed = service.candidates.as_ref().and_then(|candidates| candidates.placed.as_ref());
     let Some((placed, placement)) = placed.zip(config.placement.as_ref()) else {
         return format!("{} workers", service.workers);
@@ -232,5 +250,56 @@ fn at(config: &Config, service: &ServiceConfig) -> String {
     match placed.devices {
         0 => format!("shares {class} with {models}"),
         devices => format!("{devices} of {class} with {models}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOX: &str = r#"
+        [placement]
+        [[placement.class]]
+        name = "own"
+        engine = "simulated"
+        count = 3
+        [[placement.class]]
+        name = "all"
+        engine = "simulated"
+        count = 1
+        shared = true
+        [[service]]
+        name = "s"
+        engine = "simulated"
+        deadline = "50ms"
+        workers = 1
+        simulated = { times = ["2ms"], accuracy = 0.5, models = [{ accuracy = 0.5, times = { own = ["2ms"], all = ["2ms"] } }] }
+        [[pipeline]]
+        name = "p"
+        deadline = "1s"
+        [[pipeline.stage]]
+        name = "a"
+        engine = "simulated"
+        workers = 1
+        simulated = { times = ["2ms"], accuracy = 0.5, models = [{ accuracy = 0.5, times = { own = ["2ms"] } }] }
+    "#;
+
+    #[test]
+    fn what_changes_is_told_with_what_it_takes() {
+        let parse =
+            |text: &str| Config::parse(std::path::Path::new("weir.toml"), text).expect("a configuration");
+        let line = |next: &str, name: &str| change(&parse(BOX), &parse(next), name);
+        let more = BOX.replace("workers = 1", "workers = 2");
+        assert_eq!(line(&more, "s"), "service s: 1 of own with accuracy 0.5 -> 2 of own with accuracy 0.5");
+        assert_eq!(
+            line(&more, "p"),
+            "pipeline p: a 1 of own with accuracy 0.5 -> a 2 of own with accuracy 0.5"
+        );
+        let shared =
+            BOX.replacen("workers = 1", "device = \"all\"", 1) + "[[device]]\nname = \"all\"\nworkers = 1\n";
+        assert_eq!(
+            line(&shared, "s"),
+            "service s: 1 of own with accuracy 0.5 -> shares all with accuracy 0.5, which takes a restart"
+        );
     }
 }

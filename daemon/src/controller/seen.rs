@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use rt_core::{Instant, Span};
 use weir_client::status;
 use weir_os::clock;
-use weir_plan::config::{Config, PlacementConfig};
+use weir_plan::config::{Config, Mode, PlacementConfig, ServiceConfig};
 use weir_plan::placed::Gone;
 use weir_serve::service::{Service, WorkerView};
 use weir_serve::status::of;
@@ -54,8 +54,7 @@ impl Seen {
         services: &[Arc<Service>],
     ) {
         let length = self.since.replace(now).map_or(Span::ZERO, |since| now.since(since));
-        let names: BTreeSet<&str> =
-            config.services.iter().filter(|s| s.candidates.is_some()).map(|s| &*s.name).collect();
+        let names: BTreeSet<&str> = looked_after(config).map(|service| &*service.name).collect();
         self.services.retain(|name, _| names.contains(&**name));
         for service in services.iter().filter(|service| names.contains(service.name())) {
             self.count(length, placement, service);
@@ -67,7 +66,16 @@ impl Seen {
         let told = of(service);
         let instance = Arc::downgrade(service);
         let missed: u64 = told.missed.values().sum();
-        let answered: Vec<u64> = told.variants.iter().map(|variant| variant.answered).collect();
+        // A pipeline is as right as its stages together are; each of them has one model.
+        let whole = service.plan.pipeline.as_ref().map(|pipeline| {
+            let stages = pipeline.stages.iter().map(|stage| stage.runs.spec.accuracy);
+            service.plan.config.accuracy_of(&stages.collect::<Vec<_>>())
+        });
+        let answers = match whole {
+            Some(accuracy) => vec![(told.served, Some(accuracy))],
+            None => told.variants.iter().map(|variant| (variant.answered, variant.accuracy)).collect(),
+        };
+        let answered: Vec<u64> = answers.iter().map(|(answered, _)| *answered).collect();
         let estimator = placement.controller.estimator;
         let one = self.services.entry(told.name.clone()).or_insert_with(|| One {
             demand: Demand::new(estimator, clock::duration(placement.period)),
@@ -81,16 +89,17 @@ impl Seen {
         });
         if !one.instance.ptr_eq(&instance) {
             // Its answers are counted anew, its requests are not.
-            (one.instance, one.answered) = (instance, vec![0; answered.len()]);
+            let before = if whole.is_some() { one.served } else { 0 };
+            (one.instance, one.answered) = (instance, vec![before; answered.len()]);
         }
         let (served, missed_since) =
             (told.served.saturating_sub(one.served), missed.saturating_sub(one.missed));
         one.demand.add(served + missed_since, clock::duration(length));
         one.since.0 += served;
         one.since.1 += missed_since;
-        for ((variant, now), before) in told.variants.iter().zip(&answered).zip(&one.answered) {
+        for ((now, accuracy), before) in answers.into_iter().zip(&one.answered) {
             let answers = now.saturating_sub(*before);
-            if let Some(accuracy) = variant.accuracy {
+            if let Some(accuracy) = accuracy {
                 one.since.2 += answers;
                 one.since.3 += accuracy * answers as f64;
             }
@@ -99,14 +108,11 @@ impl Seen {
         let left = service.view().workers_alive() as f64 / service.plan.worker_count().max(1) as f64;
         let expected =
             one.demand.burst(one.planned.unwrap_or(f64::MAX)).or(one.demand.expected()).unwrap_or(0.0);
-        one.carries = service.plan.shared.is_some() || expected <= service.plan.capacity() * left;
+        one.carries = service.plan.shared.is_some() || expected <= service.plan.mean_capacity() * left;
     }
 
     /// Notes whose workers are lost, and gives up those that have been for long.
     fn watch(&mut self, now: Instant, placement: &PlacementConfig, service: &Arc<Service>) {
-        let config = &service.plan.config;
-        let class = config.candidates.as_ref().and_then(|candidates| candidates.placed.as_ref());
-        let class = class.and_then(|placed| placement.classes.get(placed.class));
         let states: Vec<WorkerView> = service.view().workers().collect();
         let name = service.name();
         self.lost.retain(|(of, worker), _| of != name || states.get(*worker) == Some(&WorkerView::Lost));
@@ -117,6 +123,10 @@ impl Seen {
             }
             *given_up = true;
             self.newly = Some(name.to_owned());
+            let (runs, worker) = service.plan.on_worker(worker);
+            let config = &runs.config;
+            let class = config.candidates.as_ref().and_then(|candidates| candidates.placed.as_ref());
+            let class = class.and_then(|placed| placement.classes.get(placed.class));
             let Some(class) = class else { continue };
             let number = match (config.cores.is_empty(), class.gpus.is_empty()) {
                 (false, _) => Some(config.cores[worker % config.cores.len()]),
@@ -175,13 +185,14 @@ impl Seen {
 
     /// Requests a second to plan for, without headroom: what is expected, and of a burst what came.
     pub(super) fn expected(&self, config: &Config) -> BTreeMap<String, f64> {
-        let placed =
-            config.services.iter().filter_map(|service| Some((service, service.candidates.as_ref()?)));
-        let expected = placed.map(|(service, candidates)| {
+        let expected = looked_after(config).map(|service| {
             let one = self.services.get(&service.name);
             let burst = one.and_then(|one| one.demand.burst(one.planned?));
             let expected = burst.or_else(|| one?.demand.expected());
-            (service.name.clone(), expected.unwrap_or(candidates.demand))
+            (
+                service.name.clone(),
+                expected.unwrap_or_else(|| service.worth().map_or(0.0, |(demand, _)| demand)),
+            )
         });
         expected.collect()
     }
@@ -198,9 +209,8 @@ impl Seen {
         let expected = self.expected(config);
         let (mut all, mut right, mut known) = (0.0, 0.0, true);
         for (name, one) in &self.services {
-            let candidates =
-                config.services.iter().find(|s| s.name == *name).and_then(|s| s.candidates.as_ref());
-            let weight = expected[name] * candidates.map_or(0.0, |candidates| candidates.value);
+            let worth = config.services.iter().find(|s| s.name == *name).and_then(ServiceConfig::worth);
+            let weight = expected[name] * worth.map_or(0.0, |(_, value)| value);
             let (served, missed, answers, of_them) = one.since;
             if weight <= 0.0 || served + missed == 0 {
                 continue;
@@ -231,20 +241,46 @@ impl Seen {
     }
 }
 
-/// What each service that is placed holds, by name.
+/// The services that are placed while they are served: pipelines are not moved, so that what would be better for them is only told.
+pub(super) fn looked_after(config: &Config) -> impl Iterator<Item = &ServiceConfig> {
+    let follows = config.placement.as_ref().is_some_and(|placement| placement.mode == Mode::Follow);
+    config
+        .services
+        .iter()
+        .filter(move |service| service.is_placed() && (!follows || service.stages.is_empty()))
+}
+
+/// What each service that is placed holds, by name; no pipelines.
 pub(super) fn holds(config: &Config) -> BTreeMap<&str, Hold> {
     let Some(placement) = &config.placement else { return BTreeMap::new() };
-    let hold = |service: &weir_plan::config::ServiceConfig| {
-        let placed = service.candidates.as_ref()?.placed.as_ref()?;
-        let class = &placement.classes[placed.class];
-        let numbers = match (placed.devices, class.cores.is_empty(), class.gpus.is_empty()) {
-            (0, ..) | (_, true, true) => Vec::new(),
-            (_, false, _) => service.cores.clone(),
-            (workers, true, false) => {
-                (0..workers).map(|worker| service.backend(worker).device as usize).collect()
-            }
+    let all = config.services.iter().filter(|service| service.stages.is_empty());
+    all.filter_map(|service| Some((&*service.name, hold(service, placement)?))).collect()
+}
+
+/// The devices that the stages of pipelines hold which are placed.
+pub(super) fn held_by_pipelines(config: &Config) -> Vec<Gone> {
+    let Some(placement) = &config.placement else { return Vec::new() };
+    let stages = config.services.iter().flat_map(|service| &service.stages);
+    let holds = stages.filter_map(|stage| hold(&stage.runs, placement));
+    let all = holds.flat_map(|hold| {
+        let numbers: Vec<Option<usize>> = match hold.numbers.is_empty() {
+            true => vec![None; hold.devices],
+            false => hold.numbers.into_iter().map(Some).collect(),
         };
-        Some(Hold { class: placed.class, devices: placed.devices, numbers })
+        let class = &placement.classes[hold.class].name;
+        numbers.into_iter().map(|number| Gone { class: class.clone(), number })
+    });
+    all.collect()
+}
+
+/// What a service or a stage holds where it is placed.
+fn hold(runs: &ServiceConfig, placement: &PlacementConfig) -> Option<Hold> {
+    let placed = runs.candidates.as_ref()?.placed.as_ref()?;
+    let class = &placement.classes[placed.class];
+    let numbers = match (placed.devices, class.cores.is_empty(), class.gpus.is_empty()) {
+        (0, ..) | (_, true, true) => Vec::new(),
+        (_, false, _) => runs.cores.clone(),
+        (workers, true, false) => (0..workers).map(|worker| runs.backend(worker).device as usize).collect(),
     };
-    config.services.iter().filter_map(|service| Some((&*service.name, hold(service)?))).collect()
+    Some(Hold { class: placed.class, devices: placed.devices, numbers })
 }

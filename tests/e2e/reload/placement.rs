@@ -16,6 +16,7 @@ use weir_client::{Answer, RequestId};
 
 mod apart;
 mod circle;
+mod staged;
 
 /// Requests a second of who is asked much, and of the others.
 const MUCH: u64 = 60;

@@ -83,7 +83,7 @@ impl<'a> Check<'a> {
         let pipelines = all(raw.pipeline.into_iter().enumerate().map(|(i, pipeline)| {
             let at = format!("pipeline[{i}]");
             let named = self.name(&format!("{at}.name"), pipeline.name.clone(), &mut names);
-            let pipeline = self.pipeline(&at, pipeline, beside);
+            let pipeline = self.pipeline(&at, pipeline, beside, placement.as_ref());
             named.and(pipeline)
         }));
         count?;

@@ -148,7 +148,7 @@ pub struct ServiceConfig {
     /// What computes, for each worker in turn; at least one.
     pub(super) backends: Vec<Backend>,
     pub model: ModelChoice,
-    /// What else may answer, and where: `weir place` chooses.
+    /// What else may answer, and where: `weir place` chooses. Of a pipeline each stage has its own.
     pub candidates: Option<Candidates>,
     /// Which of its variants answers.
     pub select: Select,
@@ -358,6 +358,24 @@ impl ServiceConfig {
         })
     }
 
+    /// How many requests one of the pipeline becomes at each stage on average.
+    pub fn means(&self) -> Vec<f64> {
+        self.stage_by_stage(|i, stage, means| match i == 0 || stage.after.is_join() {
+            true => 1.0,
+            false => stage.after.iter().map(|parent| means[parent]).sum::<f64>() * stage.mean,
+        })
+    }
+
+    /// The accuracy of a pipeline whose stages have these: on the way to each stage that nothing comes after all must be right; the mean over
+    /// these (Loki, section 4).
+    pub fn accuracy_of(&self, stages: &[f64]) -> f64 {
+        let ends: Vec<usize> =
+            (0..stages.len()).filter(|&i| self.stages.iter().all(|stage| !stage.after.has(i))).collect();
+        let right =
+            |&end: &usize| self.above(end).into_iter().chain([end]).map(|i| stages[i]).product::<f64>();
+        ends.iter().map(right).sum::<f64>() / ends.len() as f64
+    }
+
     /// How many stages there are on the longest way to each, itself among them.
     pub fn depths(&self) -> Vec<usize> {
         self.stage_by_stage(|_, stage, depths| stage.after.most(depths) + 1)
@@ -383,9 +401,26 @@ impl ServiceConfig {
         (0..stage).filter(|&other| above[stage] >> other & 1 == 1).collect()
     }
 
+    /// Whether what serves it, and where, is chosen: of a pipeline for each stage.
+    pub fn is_placed(&self) -> bool {
+        self.running().any(|runs| runs.candidates.is_some())
+    }
+
+    /// How many of its requests come a second on average, and what one counts, if it is placed.
+    pub fn worth(&self) -> Option<(f64, f64)> {
+        let candidates = self.running().find_map(|runs| runs.candidates.as_ref());
+        candidates.map(|candidates| (candidates.demand, candidates.value))
+    }
+
     /// Whether the file leaves open what serves it.
     pub fn is_open(&self) -> bool {
-        self.candidates.as_ref().is_some_and(|candidates| candidates.open)
+        self.running().filter_map(|runs| runs.candidates.as_ref()).any(|candidates| candidates.open)
+    }
+
+    /// Where each of what runs models is placed, a service by itself or the stages of a pipeline; none where one of them is not at such
+    /// a place.
+    pub fn places(&self) -> Option<Vec<Placed>> {
+        self.running().map(|runs| runs.candidates.as_ref()?.placed.clone()).collect()
     }
 
     /// Whether it shares that device, by its place in [`Config::devices`].

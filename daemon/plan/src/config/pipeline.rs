@@ -6,10 +6,11 @@ use rt_core::MAX_WORKERS;
 use rt_core::pipeline::{MAX_FAN_OUT, MAX_STAGES, Parents};
 use toml::Value;
 use weir_engine::EngineKind;
+use weir_engine::adapter::AdapterConfig;
 
 use super::check::{ABSENT, Check, Refused, all, shown};
-use super::service::Beside;
-use super::{ModelChoice, ServiceConfig, StageConfig, raw};
+use super::service::{Beside, Runs};
+use super::{Candidates, ModelChoice, PlacementConfig, ServiceConfig, StageConfig, raw};
 
 /// The most results of one source at a stage: its answer has room for so many.
 const MAX_RESULTS: u64 = 256;
@@ -34,14 +35,19 @@ struct Branch {
     most: u64,
 }
 
+/// A stage by itself: its name, where it stands, what runs it, how its requests are made, and among what is chosen for it.
+type Run = (String, String, Runs, AdapterConfig, Option<Candidates>);
+
 impl Check<'_> {
     pub(super) fn pipeline(
         &self,
         at: &str,
         mut raw: raw::Pipeline,
         beside: Beside<'_>,
+        placement: Result<&Option<PlacementConfig>, &Refused>,
     ) -> Result<ServiceConfig, Refused> {
         let refused = self.refused(at, raw.refused());
+        let worth = self.worth(at, &raw);
         let (name, mut promise) = (raw.name.clone(), raw.promise());
         let promise = self.promise(at, &mut promise, false);
         let count = raw.stage.len() as u64;
@@ -49,11 +55,12 @@ impl Check<'_> {
         let stages: Vec<String> = raw.stage.iter().map(|stage| stage.name.clone()).collect();
         let tree = self.tree(at, &raw.stage);
         let record = self.record(at, raw.record.take(), raw.record_limit);
-        let open = self.open(at, raw.workers, &mut raw.stage);
+        let workers = raw.workers.filter(|_| matches!(worth, Ok(None)));
+        let open = self.open(at, workers, &mut raw.stage);
         let answers = self.answers(at, raw.answer.as_deref(), &stages, tree.as_deref().ok());
         let mut names = HashSet::new();
         let several = tree.as_deref().is_ok_and(|tree| tree.iter().any(|branch| !branch.after.is_of_tree()));
-        let runs = all(raw.stage.into_iter().enumerate().map(|(i, mut stage)| {
+        let runs = all(raw.stage.into_iter().enumerate().map(|(i, mut stage)| -> Result<Run, Refused> {
             let at = format!("{at}.stage[{i}]");
             let named = self.name(&format!("{at}.name"), stage.name.clone(), &mut names);
             let named = named.and_then(|name| {
@@ -69,27 +76,28 @@ impl Check<'_> {
                 }
                 _ => Ok(()),
             };
-            let stage = stage.runs();
-            if stage.has_candidates() {
-                let reason = "is not possible in a pipeline, whose stages are not placed: give times";
-                return Err(self.refuse(&format!("{at}.simulated.models"), "(present)", reason));
-            }
+            let mut stage = stage.runs();
+            let candidates = self.choosable(&at, &mut stage, placement)?;
+            let candidates = self.of_its_own(&at, candidates, &stage.classes, placement)?;
             if stage.engine == EngineKind::Oip {
                 let reason = "is not possible in a pipeline yet: a stage computes on this machine";
                 return Err(self.refuse(&format!("{at}.engine"), "\"oip\"", reason));
             }
             let runs = self.runs(&at, stage, beside)?;
             once.and(named.and(refused))?;
-            if several && !runs.model.is_single() {
-                let reason = "is not possible where a stage has several parents or is a join: no choice is known there that \
-                              puts no promise at risk";
+            if (several || candidates.is_some()) && !runs.model.is_single() {
+                let reason = match several {
+                    true => "is not possible where a stage has several parents or is a join: no choice is known there that \
+                             puts no promise at risk",
+                    false => "is not possible at a stage that is placed, which has one model: remove it",
+                };
                 let field = match runs.model {
                     ModelChoice::Named(_) => "variants",
                     ModelChoice::Simulated { .. } => "simulated.variants",
                 };
                 return Err(self.refuse(&format!("{at}.{field}"), "(present)", reason));
             }
-            Ok((name, at, runs, adapter.unwrap_or_default()))
+            Ok((name, at, runs, adapter.unwrap_or_default(), candidates))
         }));
         let queue = match &tree {
             Ok(tree) => self.room(&format!("{at}.queue"), raw.queue, &stages, tree),
@@ -98,16 +106,24 @@ impl Check<'_> {
         refused.and(count)?;
         queue?;
         let ((tree, answers), (runs, promise)) = ((tree?, answers?), (runs?, promise?));
-        let (record, workers) = (record?, open?);
-        let stage = |(((name, at, runs, adapter), branch), answers): (((_, String, _, _), _), _)| {
+        let ((record, workers), worth) = ((record?, open?), worth?);
+        let placement = placement.ok().and_then(Option::as_ref);
+        let stage = |(((name, at, runs, adapter, candidates), branch), answers): ((Run, _), _)| {
             let Branch { after, fan_out, mean, .. } = branch;
             let runs = ServiceConfig::of(name, &at, runs, promise.clone());
+            let candidates = candidates.zip(worth).map(|(candidates, (demand, value))| Candidates {
+                demand,
+                value,
+                ..candidates
+            });
+            let runs = runs.chosen_for(candidates.zip(placement), beside.0);
             StageConfig { runs, after, fan_out, mean, adapter, answers, open: false }
         };
         let stages = runs.into_iter().zip(tree).zip(answers).map(stage).zip(workers);
         let stages: Vec<_> = stages.map(|(stage, open)| StageConfig { open, ..stage }).collect();
         let first = stages.first().ok_or(Refused)?.runs.clone();
-        Ok(ServiceConfig { name, at: at.to_owned(), record, stages, ..first })
+        // What is chosen is said of each stage.
+        Ok(ServiceConfig { name, at: at.to_owned(), record, stages, candidates: None, ..first })
     }
 
     /// Of which stages the plan chooses the workers: those that state none where `all` says how many they have together. These

@@ -2,6 +2,7 @@
 
 mod candidates;
 mod classes;
+mod staged;
 #[cfg(test)]
 mod tests;
 
@@ -9,7 +10,7 @@ use rt_core::Span;
 use weir_engine::{Backend, EngineKind, Isolation};
 
 use super::model::{ModelChoice, Select, SimulatedModel};
-use super::{ControllerConfig, DeviceConfig, ServiceConfig, ShareConfig};
+use super::{ControllerConfig, DeviceConfig, ServiceConfig, ShareConfig, StageConfig};
 
 /// The devices among which services are placed, and what is done about it while they are served.
 #[derive(Clone, Debug)]
@@ -63,7 +64,7 @@ pub struct ClassConfig {
 #[derive(Clone, Debug)]
 pub struct Candidates {
     pub models: Models,
-    /// Mean requests a second.
+    /// Mean requests a second; at a stage, sources of its pipeline.
     pub demand: f64,
     /// What one of its requests counts in the mean accuracy.
     pub value: f64,
@@ -77,8 +78,8 @@ pub struct Candidates {
     pub placed: Option<Placed>,
     /// Whether the file leaves open what serves it.
     pub open: bool,
-    isolation: Option<Isolation>,
-    weight: f64,
+    pub(super) isolation: Option<Isolation>,
+    pub(super) weight: f64,
 }
 
 /// Models that may serve a service, by rising accuracy.
@@ -219,6 +220,18 @@ impl ServiceConfig {
         })
     }
 
+    /// A pipeline whose stages are placed so; none where a class does not run such a model.
+    #[must_use]
+    pub fn staged_on(&self, classes: &[ClassConfig], placed: &[Placed]) -> Option<Self> {
+        let on = |(stage, placed): (&StageConfig, &Placed)| {
+            Some(StageConfig { runs: stage.runs.on(&classes[placed.class], placed)?, ..stage.clone() })
+        };
+        let stages: Vec<StageConfig> = self.stages.iter().zip(placed).map(on).collect::<Option<_>>()?;
+        let ServiceConfig { engine, class, isolation, backends, model, workers, cores, .. } =
+            stages.first()?.runs.clone();
+        Some(Self { engine, class, isolation, backends, model, workers, cores, stages, ..self.clone() })
+    }
+
     /// The same, promised nothing.
     #[must_use]
     pub fn unpromised(&self) -> Self {
@@ -228,6 +241,8 @@ impl ServiceConfig {
             class: stream.class,
         };
         let reserved = self.reserved.iter().map(stream).collect();
-        Self { constraints: Vec::new(), reserved, ..self.clone() }
+        let stage = |stage: &StageConfig| StageConfig { runs: stage.runs.unpromised(), ..stage.clone() };
+        let stages = self.stages.iter().map(stage).collect();
+        Self { constraints: Vec::new(), reserved, stages, ..self.clone() }
     }
 }

@@ -19,6 +19,8 @@ pub struct Timed {
 pub struct Staging {
     /// The pipeline and the stage.
     pub place: String,
+    /// The class of devices that it is placed on, if another has the same engine.
+    class: Option<String>,
     /// Make its requests, one on each way to it; none for the first stage.
     pub(crate) making: Vec<Adapter>,
     /// Each chooses what a result becomes.
@@ -39,12 +41,13 @@ impl Timed {
 
     /// A model, perhaps at a stage.
     pub fn of(spec: &ModelSpec, staging: Option<&Staging>) -> Self {
-        let Some(Staging { place, making, choosing }) = staging else {
+        let Some(Staging { place, class, making, choosing }) = staging else {
             return Self { name: spec.name.clone(), identity: spec.identity() };
         };
         let digests: Vec<_> = making.iter().chain(choosing).map(Adapter::digest).collect();
         let all = format!("{} {} {}", spec.identity(), !making.is_empty(), digests.join(" "));
-        Self { name: format!("{} at {place}", spec.name), identity: sha256_hex(all.as_bytes()) }
+        let class = class.as_ref().map(|class| format!(" in {class}")).unwrap_or_default();
+        Self { name: format!("{} at {place}{class}", spec.name), identity: sha256_hex(all.as_bytes()) }
     }
 }
 
@@ -61,9 +64,10 @@ impl Staging {
                 ways.iter().filter_map(|child| child.iter().find(|way| way.path.last() == Some(&i)));
             let choosing: Vec<_> = choosing.map(|way| way.adapter.clone()).collect();
             let making: Vec<_> = making.iter().map(|way| way.adapter.clone()).collect();
-            let place = format!("{}/{}", pipeline.name, pipeline.stages[i].runs.name);
+            let stage = &pipeline.stages[i].runs;
+            let (place, class) = (format!("{}/{}", pipeline.name, stage.name), stage.class.clone());
             let has_any = !making.is_empty() || !choosing.is_empty();
-            has_any.then_some(Self { place, making, choosing })
+            has_any.then_some(Self { place, class, making, choosing })
         };
         Ok(ways.iter().enumerate().map(staging).collect())
     }

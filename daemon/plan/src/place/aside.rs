@@ -1,7 +1,7 @@
 //! Where a service may stand aside while others move: on as few devices of its own as keep its promise.
 
 use super::offers::Offers;
-use super::{PlaceError, Site, Spot, text};
+use super::{Part, PlaceError, Site, Spot, text};
 use crate::config::Placed;
 
 /// Such a place.
@@ -14,13 +14,16 @@ pub struct Aside {
 
 impl Site {
     /// Of each class that a service of the file may have devices of to itself, the fewest that keep its promise, with the most accurate
-    /// model that does; none where all of them do not, nor of a service that shares devices, which it does not leave.
+    /// model that does; none where all of them do not, nor of a service that shares devices, which it does not leave, nor of a pipeline.
     ///
     /// # Errors
     /// If the profile lacks a model, or the file cannot be completed.
     pub fn asides(&self, service: usize) -> Result<Vec<Aside>, PlaceError> {
-        let (placement, profile, running) = (&self.placement, &self.profile, &self.running[service][..]);
+        let (placement, profile, running) = (&self.placement, &self.profile, &self.running[service][0][..]);
         let of = &self.config.services[service];
+        if !of.stages.is_empty() {
+            return Ok(Vec::new());
+        }
         let offers = Offers { placement, profile, service: of, running, demand: 0.0, partial: false };
         let there = of.candidates.as_ref().and_then(|of| of.placed.as_ref());
         let shares = there.is_some_and(|placed| placed.devices == 0);
@@ -33,7 +36,8 @@ impl Site {
             let units = class.cores.iter().copied().chain(gpus).take(placed.devices).collect();
             let (shares, busy) = (Vec::new(), Vec::new());
             let mut spots: Vec<Option<Spot>> = vec![None; self.config.services.len()];
-            spots[service] = Some(Spot { placed: placed.clone(), units, accuracy: 0.0, shares, busy });
+            let part = Part { placed: placed.clone(), units, shares, busy };
+            spots[service] = Some(Spot { accuracy: 0.0, parts: vec![part] });
             let text = text::completed(&self.config, placement, &spots)?;
             asides.push(Aside { placed, text });
         }

@@ -51,9 +51,10 @@ impl<'a> Certifier<'a> {
         for &(service, pick) in members {
             let offer = &self.offers[service][pick];
             let place = self.services[service];
-            let running = self.site.running[place].iter().find(|running| running.class == class)?;
-            let (_, spec) = running.models.iter().find(|(model, _)| *model == offer.placed.models[0])?;
-            config.services.push(self.site.config.services[place].on(of, &offer.placed)?);
+            let placed = &offer.spot.parts[0].placed;
+            let running = self.site.running[place][0].iter().find(|running| running.class == class)?;
+            let (_, spec) = running.models.iter().find(|(model, _)| *model == placed.models[0])?;
+            config.services.push(self.site.config.services[place].on(of, placed)?);
             specs.push(vec![spec.clone()]);
         }
         let plan = Plan::of(&config, specs, &self.site.profile).ok()?;
@@ -116,44 +117,26 @@ impl Site {
     ) -> Vec<Option<Spot>> {
         let mut spots: Vec<Option<Spot>> = vec![None; self.config.services.len()];
         for (&service, offer) in services.iter().zip(offers) {
-            let (placed, shares, busy) = (offer.placed.clone(), offer.shares.clone(), offer.busy.clone());
-            spots[service] = Some(Spot { placed, units: Vec::new(), accuracy: offer.accuracy, shares, busy });
+            spots[service] = Some(offer.spot.clone());
         }
         for (place, class) in self.placement.classes.iter().enumerate() {
             let gpus = class.gpus.iter().map(|&gpu| gpu as usize);
             let mut free: Vec<usize> = class.cores.iter().copied().chain(gpus).collect();
-            let mut wanting: Vec<(usize, usize)> = Vec::new();
-            for (service, spot) in spots.iter_mut().enumerate() {
-                let Some(spot) = spot.as_mut().filter(|spot| spot.placed.class == place) else { continue };
-                let there = self.had(&self.config.services[service], place);
-                let kept = there.into_iter().filter(|one| free.contains(one));
-                spot.units = kept.take(spot.placed.devices).collect();
-                free.retain(|one| !spot.units.contains(one));
-                wanting.push((service, spot.placed.devices - spot.units.len()));
+            let all = self.config.services.iter().zip(&mut spots);
+            let all =
+                all.filter_map(|(service, spot)| Some(service.running().zip(&mut spot.as_mut()?.parts)));
+            let mut here: Vec<_> = all.flatten().filter(|(_, part)| part.placed.class == place).collect();
+            for (runs, part) in &mut here {
+                let kept = had(runs, place).into_iter().filter(|one| free.contains(one));
+                part.units = kept.take(part.placed.devices).collect();
+                free.retain(|one| !part.units.contains(one));
             }
-            for (service, count) in wanting {
-                let count = count.min(free.len());
-                if let Some(spot) = &mut spots[service] {
-                    spot.units.extend(free.drain(..count));
-                }
+            for (_, part) in here {
+                let count = (part.placed.devices - part.units.len()).min(free.len());
+                part.units.extend(free.drain(..count));
             }
         }
         spots
-    }
-
-    /// The cores or GPUs of a class that the file gives to a service.
-    fn had(&self, service: &ServiceConfig, class: usize) -> Vec<usize> {
-        let placed = service.candidates.as_ref().and_then(|candidates| candidates.placed.as_ref());
-        let Some(Placed { devices, .. }) = placed.filter(|placed| placed.class == class) else {
-            return Vec::new();
-        };
-        let units = (0..*devices).map(|worker| match service.cores.is_empty() {
-            true => service.backend(worker).device as usize,
-            false => service.cores[worker % service.cores.len()],
-        });
-        let mut units: Vec<usize> = units.collect();
-        units.dedup();
-        units
     }
 
     /// The file with each service where it is put, checked and planned as it will be when it is served.
@@ -167,4 +150,19 @@ impl Site {
         let plan = Plan::of(&config, models, &self.profile)?;
         Ok(Complete { text, config, plan })
     }
+}
+
+/// The cores or GPUs of a class that the file gives to what runs models.
+fn had(runs: &ServiceConfig, class: usize) -> Vec<usize> {
+    let placed = runs.candidates.as_ref().and_then(|candidates| candidates.placed.as_ref());
+    let Some(Placed { devices, .. }) = placed.filter(|placed| placed.class == class) else {
+        return Vec::new();
+    };
+    let units = (0..*devices).map(|worker| match runs.cores.is_empty() {
+        true => runs.backend(worker).device as usize,
+        false => runs.cores[worker % runs.cores.len()],
+    });
+    let mut units: Vec<usize> = units.collect();
+    units.dedup();
+    units
 }

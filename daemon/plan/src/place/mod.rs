@@ -6,8 +6,10 @@ mod judge;
 mod offers;
 mod search;
 mod solve;
+mod staged;
 mod text;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -44,7 +46,10 @@ pub struct Site {
     profile: Profile,
     /// Of each service its mean demand, a second.
     demand: Vec<f64>,
-    running: Vec<Vec<offers::Running>>,
+    /// Of each service what runs models: itself, or each stage.
+    running: Vec<Vec<Vec<offers::Running>>>,
+    /// What was planned for pipelines so far.
+    planned: RefCell<staged::Planned>,
     /// Whether services stay on devices of their own, or on those that they share.
     without_restart: bool,
 }
@@ -52,11 +57,18 @@ pub struct Site {
 /// Where a service is put.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spot {
+    /// The accuracy of its mean answer, in points.
+    pub accuracy: f64,
+    /// What runs models: itself, or each stage of a pipeline.
+    pub parts: Vec<Part>,
+}
+
+/// Where what runs models is put.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
     pub placed: Placed,
     /// The cores or GPUs that it has to itself.
     pub units: Vec<usize>,
-    /// The accuracy of its mean answer, in points.
-    pub accuracy: f64,
     /// The part of its mean load that each of its models answers.
     pub shares: Vec<f64>,
     /// The part of its devices' time that each of its models takes for that, headroom included.
@@ -106,8 +118,8 @@ pub struct Complete {
 pub(super) struct Origin {
     /// The service of the file.
     pub(super) service: usize,
-    /// The class, and which of its models; none of a service that is not placed.
-    pub(super) on: Option<(usize, Vec<usize>)>,
+    /// The class, and which of the models, of itself or of each stage; nothing of a service that is not placed.
+    pub(super) on: Vec<(usize, Vec<usize>)>,
 }
 
 /// What is to be measured for a file of which `weir place` may choose: every model on each class that may run it, all devices at once.
@@ -120,33 +132,55 @@ pub fn measured(config: &Config) -> Config {
     all.devices.extend(placement.classes.iter().map(|class| class.as_device(&config.devices)));
     let of = |origin: Origin| {
         let service = &config.services[origin.service];
-        let Some((class, models)) = origin.on else { return Some(service.clone()) };
-        let placed = Placed { class, devices: 0, models };
-        let on = service.on(&placement.classes[class], &placed)?;
-        let share = on.share.map(|share| ShareConfig { device: first + class, ..share });
-        Some(ServiceConfig { share, ..on })
+        let placed = origin.on.into_iter().map(|(class, models)| Placed { class, devices: 0, models });
+        let placed: Vec<Placed> = placed.collect();
+        let shared = |runs: &mut ServiceConfig, placed: &Placed| {
+            runs.share = runs.share.map(|share| ShareConfig { device: first + placed.class, ..share });
+        };
+        match &placed[..] {
+            [] => Some(service.clone()),
+            all if !service.stages.is_empty() => {
+                let mut on = service.staged_on(&placement.classes, all)?;
+                on.stages.iter_mut().zip(all).for_each(|(stage, placed)| shared(&mut stage.runs, placed));
+                Some(on)
+            }
+            [placed, ..] => {
+                let mut on = service.on(&placement.classes[placed.class], placed)?;
+                shared(&mut on, placed);
+                Some(on)
+            }
+        }
     };
     all.services = origins(config).into_iter().filter_map(of).collect();
     all
 }
 
-/// What each service of [`measured`] stands for.
+/// What each service of [`measured`] stands for. A pipeline is there as often as a stage may run on classes, so that each stage was on all.
 pub(super) fn origins(config: &Config) -> Vec<Origin> {
     let mut all = Vec::new();
     for (service, of) in config.services.iter().enumerate() {
-        let Some(candidates) = &of.candidates else {
-            all.push(Origin { service, on: None });
+        if !of.is_placed() {
+            all.push(Origin { service, on: Vec::new() });
             continue;
-        };
-        for &class in &candidates.classes {
-            let runs = |&model: &usize| candidates.models.choice(class, &[model]).is_some();
-            let models: Vec<usize> = (0..candidates.models.count()).filter(runs).collect();
-            if !models.is_empty() {
-                all.push(Origin { service, on: Some((class, models)) });
-            }
+        }
+        let parts: Vec<Vec<(usize, Vec<usize>)>> = of.running().map(on_classes).collect();
+        let most = parts.iter().map(Vec::len).max().unwrap_or(0);
+        if parts.iter().all(|part| !part.is_empty()) {
+            let on = |i: usize| parts.iter().map(|part| part[i % part.len()].clone()).collect();
+            all.extend((0..most).map(|i| Origin { service, on: on(i) }));
         }
     }
     all
+}
+
+/// The classes that may run it, each with the models that run there.
+fn on_classes(runs: &ServiceConfig) -> Vec<(usize, Vec<usize>)> {
+    let Some(candidates) = &runs.candidates else { return Vec::new() };
+    let on = |&class: &usize| {
+        let runs = |&model: &usize| candidates.models.choice(class, &[model]).is_some();
+        (class, (0..candidates.models.count()).filter(runs).collect::<Vec<_>>())
+    };
+    candidates.classes.iter().map(on).filter(|(_, models)| !models.is_empty()).collect()
 }
 
 impl Site {
@@ -168,9 +202,10 @@ impl Site {
             return Err(PlaceError::Nothing(config.path.display().to_string()));
         };
         let running = offers::running(&config)?;
-        let demand = |service: &ServiceConfig| service.candidates.as_ref().map_or(0.0, |of| of.demand);
+        let demand = |service: &ServiceConfig| service.worth().map_or(0.0, |(demand, _)| demand);
         let demand = config.services.iter().map(demand).collect();
-        Ok(Self { config, placement, profile, demand, running, without_restart: false })
+        let planned = RefCell::default();
+        Ok(Self { config, placement, profile, demand, running, planned, without_restart: false })
     }
 
     /// The file.
@@ -199,10 +234,9 @@ impl Site {
         for (name, &value) in demand {
             let wrong =
                 |reason: String| PlaceError::Demand { name: name.clone(), value: value.to_string(), reason };
-            let placed = |of: &ServiceConfig| of.candidates.is_some();
-            let at = self.config.services.iter().position(|of| of.name == *name && placed(of));
+            let at = self.config.services.iter().position(|of| of.name == *name && of.is_placed());
             let Some(at) = at else {
-                let all = self.config.services.iter().filter(|of| placed(of)).map(|of| &*of.name);
+                let all = self.config.services.iter().filter(|of| of.is_placed()).map(|of| &*of.name);
                 return Err(wrong(format!(
                     "no such service is placed ({})",
                     all.collect::<Vec<_>>().join(", ")
@@ -221,8 +255,7 @@ impl Site {
     /// # Errors
     /// If that cannot be planned any more.
     pub fn served(&self) -> Result<Option<Plan>, PlaceError> {
-        let open = |of: &ServiceConfig| of.candidates.as_ref().is_some_and(|of| of.open);
-        if self.config.services.iter().any(open) {
+        if self.config.services.iter().any(ServiceConfig::is_open) {
             return Ok(None);
         }
         let models = crate::models::resolve_models(&self.config)?;
@@ -250,6 +283,7 @@ impl Site {
     pub fn unpromised(&self, service: usize) -> Self {
         let mut less = self.clone();
         less.config.services[service] = less.config.services[service].unpromised();
+        less.planned.get_mut().retain(|(of, _), _| *of != service);
         less
     }
 }

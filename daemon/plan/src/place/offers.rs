@@ -1,11 +1,14 @@
 //! The places where a service may run: on which devices, with which of its models, and how accurate its answers are there.
 
+use std::collections::BTreeMap;
+
 use rt_core::{LatencyProfile, Span};
 use weir_engine::ModelSpec;
 
 use super::search::Item;
+use super::{Part, Spot};
 use crate::config::{Config, Placed, PlacementConfig, ServiceConfig};
-use crate::models::{Timed, resolve_models};
+use crate::models::{ModelsError, Timed, resolve_models};
 use crate::plan::{PlanError, ServicePlan, times_of};
 use crate::profile::Profile;
 
@@ -23,13 +26,8 @@ pub(super) struct Running {
 /// A place where a service may run.
 #[derive(Clone, Debug)]
 pub(super) struct Offer {
-    pub(super) placed: Placed,
-    /// Of the mean answer, in points.
-    pub(super) accuracy: f64,
-    /// The part of its mean load that each of its models answers.
-    pub(super) shares: Vec<f64>,
-    /// The part of its devices' time that each of its models takes for that, headroom included.
-    pub(super) busy: Vec<f64>,
+    /// Without the cores or GPUs.
+    pub(super) spot: Spot,
     /// How many of the shared devices its mean load keeps busy at least.
     pub(super) load: f64,
     /// Bytes of its model files.
@@ -46,20 +44,37 @@ struct Pace {
     per_s: f64,
 }
 
-/// The models of each service on each class that may run it; none of a service that is not placed.
+/// The models of each service, of a pipeline of each stage, on each class that may run it; none of a service that is not placed.
 ///
 /// # Errors
 /// A model that the manifest does not have, and models that cannot stand in for one another.
-pub(super) fn running(config: &Config) -> Result<Vec<Vec<Running>>, PlanError> {
+pub(super) fn running(config: &Config) -> Result<Vec<Vec<Vec<Running>>>, PlanError> {
     let measured = super::measured(config);
     let specs = resolve_models(&measured)?;
-    let mut all: Vec<Vec<Running>> = vec![Vec::new(); config.services.len()];
-    for (origin, specs) in super::origins(config).into_iter().zip(specs) {
-        if let super::Origin { service, on: Some((class, picks)) } = origin {
-            all[service].push(Running { class, models: picks.into_iter().zip(specs).collect() });
+    let parts = |service: &ServiceConfig| vec![Vec::new(); service.running().count()];
+    let mut all: Vec<Vec<Vec<Running>>> = config.services.iter().map(parts).collect();
+    for (super::Origin { service, on }, specs) in super::origins(config).into_iter().zip(specs) {
+        let mut specs = specs.into_iter();
+        for (part, (class, picks)) in all[service].iter_mut().zip(on) {
+            let models = picks.into_iter().map(|pick| Some((pick, specs.next()?)));
+            let models: Vec<(usize, ModelSpec)> =
+                models.collect::<Option<_>>().unwrap_or_else(|| unreachable!("each has one"));
+            if let Some((_, spec)) = models.iter().find(|(_, spec)| spec.accuracy.is_nan()) {
+                return Err(unknown(&config.services[service], spec).into());
+            }
+            if part.iter().all(|there: &Running| there.class != class) {
+                part.push(Running { class, models });
+            }
         }
     }
     Ok(all)
+}
+
+/// That nothing can be placed by the accuracy of a model.
+fn unknown(service: &ServiceConfig, spec: &ModelSpec) -> ModelsError {
+    let field = format!("{}.models", service.at);
+    let reason = "its accuracy must be known to place by it, and the manifest tells none".to_owned();
+    ModelsError::Field { field, value: spec.name.clone(), reason }
 }
 
 /// What offers are made of.
@@ -105,11 +120,9 @@ impl Offers<'_> {
         let times = self.times(&config, spec)?;
         let latency = config.deadline.saturating_sub(config.guard);
         let Some((per_s, _)) = quickest(&times, |time| time <= latency) else { return Ok(None) };
+        let busy = vec![self.demand / per_s / class.devices as f64];
         Ok(Some(Offer {
-            placed,
-            accuracy: 100.0 * spec.accuracy,
-            shares: vec![1.0],
-            busy: vec![self.demand / per_s / class.devices as f64],
+            spot: Spot::alone(placed, 100.0 * spec.accuracy, vec![1.0], busy),
             load: self.demand / per_s,
             bytes: spec.file_bytes(),
             missing: 0.0,
@@ -125,11 +138,12 @@ impl Offers<'_> {
         let mut last = (f64::NEG_INFINITY, f64::INFINITY);
         for devices in 1..=class.devices {
             for offer in self.on(running, base, devices)? {
-                let better = offer.accuracy > last.0 + EQUAL || offer.missing < last.1;
+                let accuracy = offer.spot.accuracy;
+                let better = accuracy > last.0 + EQUAL || offer.missing < last.1;
                 if better {
-                    last = (offer.accuracy.max(last.0), offer.missing.min(last.1));
+                    last = (accuracy.max(last.0), offer.missing.min(last.1));
                 }
-                if better || self.there() == Some(&offer.placed) {
+                if better || self.there() == Some(offer.placed()) {
                     offers.push(offer);
                 }
             }
@@ -190,17 +204,17 @@ impl Offers<'_> {
             let filled = filled(&paces, devices as f64, self.demand).filter(|_| bytes <= memory);
             let Some((accuracy, shares, busy)) = filled else { continue };
             let places: Vec<usize> = models.iter().map(|&at| running.models[at].0).collect();
-            let offer =
-                Offer { placed: placed(places), accuracy, shares, busy, load: 0.0, bytes, missing: 0.0 };
-            if self.there() == Some(&offer.placed) {
+            let spot = Spot::alone(placed(places), accuracy, shares, busy);
+            let offer = Offer { spot, load: 0.0, bytes, missing: 0.0 };
+            if self.there() == Some(offer.placed()) {
                 there = Some(offer.clone());
             }
             // Of equals the one with fewest models, which comes first.
-            if best.as_ref().is_none_or(|best: &Offer| accuracy > best.accuracy + EQUAL) {
+            if best.as_ref().is_none_or(|best: &Offer| accuracy > best.spot.accuracy + EQUAL) {
                 best = Some(offer);
             }
         }
-        let there = there.filter(|there| best.as_ref().is_none_or(|best| best.placed != there.placed));
+        let there = there.filter(|there| best.as_ref().is_none_or(|best| best.placed() != there.placed()));
         Ok(best.into_iter().chain(there).collect())
     }
 
@@ -224,10 +238,7 @@ impl Offers<'_> {
         let enough = near.chain([most]).find(|&workers| keeps(workers));
         let placed = Placed { class: running.class, devices, models: vec![*model] };
         let offer = |enough| Offer {
-            placed,
-            accuracy: 100.0 * spec.accuracy,
-            shares: vec![1.0],
-            busy: vec![0.0],
+            spot: Spot::alone(placed, 100.0 * spec.accuracy, vec![1.0], vec![0.0]),
             load: 0.0,
             bytes: spec.file_bytes(),
             missing: 1.0 - devices as f64 / enough as f64,
@@ -335,16 +346,34 @@ fn filled(paces: &[Pace], workers: f64, demand: f64) -> Option<(f64, Vec<f64>, V
     Some((accuracy, shares, busy))
 }
 
+impl Spot {
+    /// Of a service that is no pipeline.
+    fn alone(placed: Placed, accuracy: f64, shares: Vec<f64>, busy: Vec<f64>) -> Self {
+        Self { accuracy, parts: vec![Part { placed, units: Vec::new(), shares, busy }] }
+    }
+}
+
 impl Offer {
-    /// As what is chosen among, worth `weight` for each point; `there` says where the file has the service.
-    pub(super) fn item(&self, weight: f64, there: Option<&Placed>) -> Item {
+    /// Where it runs itself, or its first stage.
+    pub(super) fn placed(&self) -> &Placed {
+        &self.spot.parts[0].placed
+    }
+
+    /// As what is chosen among, worth `weight` for each point; `there` says where the file has it.
+    pub(super) fn item(&self, weight: f64, there: Option<&[Placed]>) -> Item {
+        let mut own: BTreeMap<usize, usize> = BTreeMap::new();
+        for placed in self.spot.parts.iter().map(|part| &part.placed).filter(|placed| placed.devices > 0) {
+            *own.entry(placed.class).or_default() += placed.devices;
+        }
+        let shared = (self.placed().devices == 0).then_some(self.placed().class);
+        let same = |there: &[Placed]| self.spot.parts.iter().map(|part| &part.placed).eq(there);
         Item {
-            value: weight * self.accuracy,
-            class: self.placed.class,
-            devices: self.placed.devices,
+            value: weight * self.spot.accuracy,
+            own: own.into_iter().collect(),
+            shared,
             load: self.load,
             bytes: self.bytes,
-            changed: there != Some(&self.placed),
+            changed: !there.is_some_and(same),
         }
     }
 }

@@ -14,9 +14,10 @@ const EQUAL: f64 = 1e-9;
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub(crate) value: f64,
-    pub(crate) class: usize,
-    /// Devices that it has to itself; 0 where it shares them all.
-    pub(crate) devices: usize,
+    /// Of each class of which it has devices to itself, how many.
+    pub(crate) own: Vec<(usize, usize)>,
+    /// The class whose devices it shares.
+    pub(crate) shared: Option<usize>,
     /// How many of the shared devices its mean load keeps busy at least.
     pub(crate) load: f64,
     /// Bytes that it needs on each shared device.
@@ -98,14 +99,16 @@ struct State {
 impl State {
     /// What is left beside `item`; none if that does not fit.
     fn with(&self, item: &Item, rooms: &[Room]) -> Option<Self> {
-        let (class, mut next) = (item.class, self.clone());
+        let mut next = self.clone();
         next.changed = self.changed.checked_sub(usize::from(item.changed))?;
-        next.devices[class] = self.devices[class].checked_sub(item.devices)?;
+        for &(class, devices) in &item.own {
+            next.devices[class] = next.devices[class].checked_sub(devices)?;
+        }
+        let Some(class) = item.shared else { return Some(next) };
         next.load[class] -= item.load;
         next.bytes[class] += item.bytes;
-        let room = &rooms[class];
         let fits = next.load[class] >= -EQUAL
-            && (!room.shared || room.memory.is_none_or(|memory| next.bytes[class] <= memory));
+            && rooms[class].memory.is_none_or(|memory| next.bytes[class] <= memory);
         fits.then_some(next)
     }
 }
@@ -164,20 +167,14 @@ impl Walk<'_> {
     /// Of the services placed so far those that share a class.
     fn members(&self, class: usize) -> Vec<(usize, usize)> {
         let picks = self.picks.iter().copied().enumerate();
-        let on = |&(service, pick): &(usize, usize)| {
-            let item = &self.items[service][pick];
-            item.class == class && item.devices == 0
-        };
+        let on = |&(service, pick): &(usize, usize)| self.items[service][pick].shared == Some(class);
         picks.filter(on).collect()
     }
 
     /// Whether those placed so far hold what was refused, of the class of the last one.
     fn is_refused(&self) -> bool {
         let service = self.picks.len() - 1;
-        let class = self.items[service][self.picks[service]].class;
-        if !self.rooms[class].shared {
-            return false;
-        }
+        let Some(class) = self.items[service][self.picks[service]].shared else { return false };
         let members = self.members(class);
         let holds = |(of, refused): &(usize, Vec<_>)| {
             *of == class && refused.iter().all(|member| members.contains(member))
@@ -276,9 +273,10 @@ impl Bounds {
         let part = |(i, &(_, size)): (usize, &(usize, f64))| {
             let amount = match i {
                 _ if i == last => f64::from(u8::from(item.changed)),
-                _ if i != item.class => 0.0,
-                _ if self.shared[i] => item.load,
-                _ => item.devices as f64,
+                _ if item.shared == Some(i) => item.load,
+                _ => {
+                    item.own.iter().filter(|(class, _)| *class == i).map(|(_, devices)| *devices as f64).sum()
+                }
             };
             (amount / size) as usize
         };

@@ -1,11 +1,12 @@
 //! The best plan of a box; and where not all fits, what is least missing, or the largest part of the demand that does.
 
-use rt_core::Span;
+use rt_core::{Instant, Span};
 use weir_os::clock;
 
 use super::judge::{Certifier, after};
 use super::offers::{Offer, Offers};
 use super::search::{Item, Room, search};
+use super::staged::{Looked, Staged};
 use super::{PlaceError, Placement, Site, Violated};
 use crate::config::ServiceConfig;
 
@@ -37,6 +38,8 @@ struct Question<'a> {
     /// What each counts, all together 1.
     weights: Vec<f64>,
     offers: Vec<Vec<Offer>>,
+    /// Of each, what of its offers was not looked at is no more accurate; none if all was.
+    unseen: Vec<Option<f64>>,
     factor: f64,
 }
 
@@ -50,17 +53,17 @@ impl Site {
         let end = after(limit);
         // All of it together ends about then; each part has a little at least.
         let left = || end.since(clock::now()).max(Span::from_nanos(limit.as_nanos() / LITTLE));
-        let question = Question::new(self, 1.0, false)?;
-        let mut placement = question.best(limit, true)?;
+        let question = Question::new(self, 1.0, false, end)?;
+        let mut placement = question.best(left(), true)?;
         if placement.feasible || placement.reason == Some(Reason::Time) {
             return Ok(placement);
         }
-        let resting = Question::new(self, 0.0, false)?;
+        let resting = Question::new(self, 0.0, false, after(left()))?;
         match resting.fits(left()) {
             Some(true) => {}
             Some(false) => {
                 placement.reason = Some(Reason::Promises);
-                placement.violated = Question::new(self, 0.0, true)?.least_violated(left());
+                placement.violated = Question::new(self, 0.0, true, after(left()))?.least_violated(left());
                 return Ok(placement);
             }
             None => return Ok(Placement { reason: Some(Reason::Time), ..placement }),
@@ -68,13 +71,13 @@ impl Site {
         let (mut fits, mut fails) = (0.0, 1.0);
         while fails - fits > EXACT {
             let middle = f64::midpoint(fits, fails);
-            match Question::new(self, middle, false)?.fits(left()) {
+            match Question::new(self, middle, false, after(left()))?.fits(left()) {
                 Some(true) => fits = middle,
                 Some(false) => fails = middle,
                 None => break,
             }
         }
-        let best = Question::new(self, fits, false)?.best(left(), true)?;
+        let best = Question::new(self, fits, false, after(left()))?.best(left(), true)?;
         Ok(Placement { feasible: false, reason: Some(Reason::Demand), factor: Some((fits, fails)), ..best })
     }
 
@@ -83,15 +86,19 @@ impl Site {
     /// # Errors
     /// As [`Site::solve`].
     pub fn accuracy(&self, limit: Span) -> Result<Option<f64>, PlaceError> {
-        Ok(Question::new(self, 1.0, false)?.best(limit, false)?.accuracy)
+        let end = after(limit);
+        let question = Question::new(self, 1.0, false, end)?;
+        let placement = question.best(end.since(clock::now()), false)?;
+        Ok(placement.accuracy.filter(|_| question.unseen.iter().all(Option::is_none)))
     }
 }
 
 impl<'a> Question<'a> {
-    fn new(site: &'a Site, factor: f64, partial: bool) -> Result<Self, PlaceError> {
+    /// For `factor` times the demand; offers of pipelines are looked for until `end`.
+    fn new(site: &'a Site, factor: f64, partial: bool, end: Instant) -> Result<Self, PlaceError> {
         let all = &site.config.services;
-        let services: Vec<usize> = (0..all.len()).filter(|&place| all[place].candidates.is_some()).collect();
-        let value = |place: usize| all[place].candidates.as_ref().map_or(0.0, |of| of.value);
+        let services: Vec<usize> = (0..all.len()).filter(|&place| all[place].is_placed()).collect();
+        let value = |place: usize| all[place].worth().map_or(0.0, |(_, value)| value);
         let mut weights: Vec<f64> = services.iter().map(|&place| value(place) * site.demand[place]).collect();
         if weights.iter().sum::<f64>() <= 0.0 {
             weights = services.iter().map(|&place| value(place).max(1e-9)).collect();
@@ -100,18 +107,23 @@ impl<'a> Question<'a> {
         weights.iter_mut().for_each(|weight| *weight /= whole);
         let offers = services.iter().map(|&place| {
             let demand = site.demand[place] * site.placement.headroom * factor;
+            if !all[place].stages.is_empty() {
+                let staged = Staged { site, pipeline: place, demand, end };
+                return Ok(if partial { staged.partial()? } else { staged.all()? });
+            }
             let (placement, profile) = (&site.placement, &site.profile);
-            let (service, running) = (&all[place], &site.running[place][..]);
+            let (service, running) = (&all[place], &site.running[place][0][..]);
             let mut offers = Offers { placement, profile, service, running, demand, partial }.all()?;
             if let Some(there) =
                 service.candidates.as_ref().and_then(|of| of.placed.as_ref()).filter(|_| site.without_restart)
             {
-                offers.retain(|offer| offer.placed.is_reached_from(there));
+                offers.retain(|offer| offer.placed().is_reached_from(there));
             }
-            Ok::<_, PlaceError>(offers)
+            Ok(Looked { offers, unseen: None })
         });
-        let offers = offers.collect::<Result<_, _>>()?;
-        Ok(Self { site, services, weights, offers, factor })
+        let looked = offers.collect::<Result<Vec<Looked>, PlaceError>>()?;
+        let (offers, unseen) = looked.into_iter().map(|looked| (looked.offers, looked.unseen)).unzip();
+        Ok(Self { site, services, weights, offers, unseen, factor })
     }
 
     fn rooms(&self) -> Vec<Room> {
@@ -126,8 +138,8 @@ impl<'a> Question<'a> {
     fn items(&self) -> Vec<Vec<Item>> {
         let of = |(i, offers): (usize, &Vec<Offer>)| {
             let service: &ServiceConfig = &self.site.config.services[self.services[i]];
-            let there = service.candidates.as_ref().and_then(|candidates| candidates.placed.as_ref());
-            offers.iter().map(|offer| offer.item(self.weights[i], there)).collect()
+            let there = service.places();
+            offers.iter().map(|offer| offer.item(self.weights[i], there.as_deref())).collect()
         };
         self.offers.iter().enumerate().map(of).collect()
     }
@@ -136,13 +148,28 @@ impl<'a> Question<'a> {
         Certifier::new(self.site, (&self.services, &self.offers), (self.factor, whole), after(limit))
     }
 
+    /// Whether no offer was left out for want of time.
+    fn is_whole(&self) -> bool {
+        self.unseen.iter().all(Option::is_none)
+    }
+
+    /// No choice has more, also of what was not looked at.
+    fn bound(&self, found: f64) -> f64 {
+        let most = |((offers, unseen), weight): ((&Vec<Offer>, &Option<f64>), &f64)| {
+            let all = offers.iter().map(|offer| offer.spot.accuracy).chain(*unseen);
+            weight * all.fold(f64::NEG_INFINITY, f64::max)
+        };
+        let all = || self.offers.iter().zip(&self.unseen).zip(&self.weights).map(most).sum::<f64>();
+        if self.is_whole() { found } else { found.max(all()) }
+    }
+
     /// Whether all fits; `None` if there was no time to find out.
     fn fits(&self, limit: Span) -> Option<bool> {
         let mut items = self.items();
         items.iter_mut().flatten().for_each(|item| item.value = 0.0);
         let mut judge = self.judge(false, limit);
         let found = search(&items, &self.rooms(), (None, f64::NEG_INFINITY), &mut judge);
-        (found.best.is_some() || found.complete).then_some(found.best.is_some())
+        (found.best.is_some() || found.complete && self.is_whole()).then_some(found.best.is_some())
     }
 
     /// The best plan, certified as a `whole` file if that is asked.
@@ -150,11 +177,12 @@ impl<'a> Question<'a> {
         let (items, rooms) = (self.items(), self.rooms());
         let mut judge = self.judge(whole, limit);
         let found = search(&items, &rooms, (None, f64::NEG_INFINITY), &mut judge);
+        let bound = self.bound(found.bound);
         let mut placement = Placement {
             feasible: false,
-            reason: Some(if found.complete { Reason::Demand } else { Reason::Time }),
+            reason: Some(if found.complete && self.is_whole() { Reason::Demand } else { Reason::Time }),
             accuracy: None,
-            bound: found.bound.is_finite().then_some(found.bound),
+            bound: bound.is_finite().then_some(bound),
             spots: vec![None; self.site.config.services.len()],
             changes: Vec::new(),
             complete: None,
@@ -193,7 +221,8 @@ impl<'a> Question<'a> {
                 item.value = item.value / 100.0 - FIRST * offer.missing;
             }
             // It may be left out.
-            list.push(Item { value: -FIRST, class: 0, devices: 0, load: 0.0, bytes: 0, changed: true });
+            let (own, shared) = (Vec::new(), None);
+            list.push(Item { value: -FIRST, own, shared, load: 0.0, bytes: 0, changed: true });
         }
         let rooms: Vec<Room> = self.rooms();
         let mut judge = Leaving { judge: self.judge(false, limit), offers: &self.offers };

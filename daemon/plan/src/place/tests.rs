@@ -6,11 +6,11 @@ use rt_core::Span;
 
 use super::*;
 use crate::plan::ServicePlan;
-use crate::profile::{Entry, Fingerprint};
+use crate::profile::{Entry, Fingerprint, Work};
 
-const LIMIT: Span = Span::from_millis(60_000);
+pub(super) const LIMIT: Span = Span::from_millis(60_000);
 
-fn load(text: &str) -> Config {
+pub(super) fn load(text: &str) -> Config {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("box.toml");
     std::fs::write(&path, text).expect("written");
@@ -18,16 +18,15 @@ fn load(text: &str) -> Config {
 }
 
 /// The box of a file whose simulated models take as long as they say.
-fn site(text: &str) -> Site {
+pub(super) fn site(text: &str) -> Site {
     let config = load(text);
     let measured = measured(&config);
     let mut profile = Profile::new(Fingerprint::current());
     let specs = crate::models::resolve_models(&measured).expect("simulated");
-    for (service, specs) in measured.services.iter().zip(specs) {
-        for (place, spec) in specs.iter().enumerate() {
-            let times = service.model.simulated_times(place).unwrap_or_default();
-            profile.put(Entry::of_simulated(spec, &times.iter().map(|time| time.bound).collect::<Vec<_>>()));
-        }
+    for subject in Work::new(&measured, &specs, false).subjects {
+        let times: Vec<u64> = subject.times.iter().map(|time| time.bound).collect();
+        let (model, sha256) = (subject.timed.name, subject.timed.identity);
+        profile.put(Entry { model, sha256, ..Entry::of_simulated(&subject.spec, &times) });
     }
     Site::of(config, profile).expect("a box")
 }
@@ -77,7 +76,8 @@ fn accuracy(site: &Site, chosen: &[&Placed], weights: &[f64]) -> Option<f64> {
     }
     let spot = |placed: &&Placed| {
         let (units, shares) = (Vec::new(), Vec::new());
-        Some(Spot { placed: (*placed).clone(), units, accuracy: 0.0, busy: Vec::new(), shares })
+        let part = Part { placed: (*placed).clone(), units, busy: Vec::new(), shares };
+        Some(Spot { accuracy: 0.0, parts: vec![part] })
     };
     let spots: Vec<_> = chosen.iter().map(spot).collect();
     let complete = site.complete(&spots).ok()?;
@@ -104,7 +104,7 @@ fn accuracy(site: &Site, chosen: &[&Placed], weights: &[f64]) -> Option<f64> {
 }
 
 /// The best mean answer of a service with devices of its own: of any two of its models, as much of the better one as there is time for.
-fn mean(plan: &ServicePlan, demand: f64, devices: usize) -> Option<f64> {
+pub(super) fn mean(plan: &ServicePlan, demand: f64, devices: usize) -> Option<f64> {
     let latency = plan.config.deadline.saturating_sub(plan.config.guard);
     let promised = !plan.config.reserved.is_empty();
     let lull = if promised { plan.lull().unwrap_or(Span::ZERO) } else { latency };
@@ -305,7 +305,7 @@ fn models_have_times_of_their_own_on_each_class_of_an_engine() {
     let config = load(&text);
     let all = measured(&config);
     let specs = crate::models::resolve_models(&all).expect("they are shipped");
-    let work = crate::profile::Work::new(&all, &specs, false);
+    let work = Work::new(&all, &specs, false);
     let names: Vec<&str> = work.subjects.iter().map(|subject| &*subject.timed.name).collect();
     assert_eq!(names, ["digits-xs in slow", "digits-s in slow", "digits-xs in fast", "digits-s in fast"]);
     let mut profile = Profile::new(Fingerprint::current());
@@ -326,7 +326,7 @@ fn models_have_times_of_their_own_on_each_class_of_an_engine() {
     let alone = text.replace("[[placement.class]]\nname = \"fast\"\ncores = [0]\n", "");
     let all = measured(&load(&alone));
     let specs = crate::models::resolve_models(&all).expect("they are shipped");
-    let work = crate::profile::Work::new(&all, &specs, false);
+    let work = Work::new(&all, &specs, false);
     assert_eq!(work.subjects[0].timed.name, "digits-xs");
 }
 
@@ -354,7 +354,7 @@ fn while_it_is_served_nobody_comes_on_to_shared_devices_or_off_them() {
     let better = text.replace("slow = [\"40ms\"] } },", more);
     assert_ne!(better, text);
     let free = site(&better).solve(LIMIT).expect("it is profiled");
-    let placed = |of: &Placement| of.spots[0].as_ref().map(|spot| spot.placed.devices);
+    let placed = |of: &Placement| of.spots[0].as_ref().map(|spot| spot.parts[0].placed.devices);
     assert_eq!(placed(&free), Some(0), "{:?}", free.spots);
     let bound = site(&better).without_restart().solve(LIMIT).expect("it is profiled");
     assert!(placed(&bound).is_some_and(|devices| devices > 0), "{:?}", bound.spots);

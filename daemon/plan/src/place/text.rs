@@ -2,7 +2,7 @@
 
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
 
-use super::{PlaceError, Spot};
+use super::{Part, PlaceError, Spot};
 use crate::config::{ClassConfig, Config, Models, PlacementConfig};
 
 /// The file of `config` with each service where `spots` says, those that are not placed left as they are.
@@ -16,16 +16,24 @@ pub(super) fn completed(
 ) -> Result<String, PlaceError> {
     let mut document: DocumentMut =
         config.text().parse().map_err(|error: toml_edit::TomlError| PlaceError::Text(error.to_string()))?;
-    for (service, spot) in config.services.iter().zip(spots) {
-        let (Some(spot), Some(candidates)) = (spot, &service.candidates) else { continue };
-        let class = &placement.classes[spot.placed.class];
-        let place = service.at.trim_start_matches("service[").trim_end_matches(']');
-        let table = place.parse().ok().and_then(|place| nth(document.get_mut("service")?, place));
-        let table = table.ok_or_else(|| PlaceError::Text(format!("{} is no table", service.at)))?;
-        write(table, class, spot, &candidates.models);
+    let placed =
+        config.services.iter().zip(spots).filter_map(|(service, spot)| Some((service, spot.as_ref()?)));
+    for (runs, part) in placed.flat_map(|(service, spot)| service.running().zip(&spot.parts)) {
+        let Some(candidates) = &runs.candidates else { continue };
+        let table = table(document.as_table_mut(), &runs.at);
+        let table = table.ok_or_else(|| PlaceError::Text(format!("{} is no table", runs.at)))?;
+        write(table, &placement.classes[part.placed.class], part, &candidates.models);
     }
     devices(&mut document, placement, spots);
     Ok(document.to_string())
+}
+
+/// The table at a place such as `pipeline[0].stage[1]`.
+fn table<'a>(root: &'a mut dyn TableLike, at: &str) -> Option<&'a mut dyn TableLike> {
+    at.split('.').try_fold(root, |table, part| {
+        let (name, place) = part.strip_suffix(']')?.split_once('[')?;
+        nth(table.get_mut(name)?, place.parse().ok()?)
+    })
 }
 
 /// The `n`th table of a list, in either form.
@@ -39,32 +47,32 @@ fn nth(item: &mut Item, n: usize) -> Option<&mut dyn TableLike> {
     }
 }
 
-fn write(table: &mut dyn TableLike, class: &ClassConfig, spot: &Spot, models: &Models) {
+fn write(table: &mut dyn TableLike, class: &ClassConfig, part: &Part, models: &Models) {
     set(table, "engine", value(class.engine.to_string()));
     match models {
         Models::Named(names) => {
             let name = |&place: &usize| names[place].as_str();
-            set(table, "model", value(name(&spot.placed.models[0])));
-            let variants: Array = spot.placed.models[1..].iter().map(name).collect();
+            set(table, "model", value(name(&part.placed.models[0])));
+            let variants: Array = part.placed.models[1..].iter().map(name).collect();
             or_none(table, "variants", (!variants.is_empty()).then(|| value(variants)));
         }
-        Models::Simulated { .. } => simulated(table, class, spot),
+        Models::Simulated { .. } => simulated(table, class, part),
     }
     let numbers = |list: &[usize]| list.iter().map(|&one| one as i64).collect::<Array>();
-    let own = spot.placed.devices > 0;
+    let own = part.placed.devices > 0;
     or_none(table, "device", (!own).then(|| value(class.name.as_str())));
-    or_none(table, "workers", own.then(|| value(spot.placed.devices as i64)));
+    or_none(table, "workers", own.then(|| value(part.placed.devices as i64)));
     let on = |there: bool, list: &[usize]| (own && there).then(|| value(numbers(list)));
-    or_none(table, "cores", on(!class.cores.is_empty(), &spot.units));
-    or_none(table, "gpu", on(!class.gpus.is_empty(), &spot.units));
+    or_none(table, "cores", on(!class.cores.is_empty(), &part.units));
+    or_none(table, "gpu", on(!class.gpus.is_empty(), &part.units));
 }
 
 /// What a simulated engine waits out, beside the models that were chosen among, as these say it.
-fn simulated(table: &mut dyn TableLike, class: &ClassConfig, spot: &Spot) {
+fn simulated(table: &mut dyn TableLike, class: &ClassConfig, part: &Part) {
     let Some(inner) = table.get_mut("simulated").and_then(Item::as_table_like_mut) else { return };
     let Some(models) = inner.get_mut("models") else { return };
     let mut chosen: Vec<(Value, Value)> = Vec::new();
-    for &place in &spot.placed.models {
+    for &place in &part.placed.models {
         let Some(model) = nth(models, place) else { return };
         let times = model.get("times").and_then(Item::as_table_like).and_then(|times| times.get(&class.name));
         let both = times.and_then(Item::as_value).zip(model.get("accuracy").and_then(Item::as_value));
@@ -96,7 +104,7 @@ fn plain(value: &Value) -> Value {
 /// The devices that are shared: those on which something is placed, and none besides that a class is called as.
 fn devices(document: &mut DocumentMut, placement: &PlacementConfig, spots: &[Option<Spot>]) {
     for (place, class) in placement.classes.iter().enumerate().filter(|(_, class)| class.shared) {
-        let used = spots.iter().flatten().any(|spot| spot.placed.class == place);
+        let used = spots.iter().flatten().flat_map(|spot| &spot.parts).any(|part| part.placed.class == place);
         let all = document.entry("device").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
         let named = |table: &dyn TableLike| {
             table.get("name").and_then(Item::as_str).is_some_and(|name| name == class.name)

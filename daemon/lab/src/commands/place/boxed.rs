@@ -113,9 +113,8 @@ fn seen(site: &Site) -> Result<BTreeMap<String, f64>> {
         let before = before.iter().find(|(of, _)| *of == name).map_or(come, |(_, come)| *come);
         (name, come.saturating_sub(before) as f64 / seconds)
     };
-    let placed = |name: &str| {
-        site.config().services.iter().any(|service| service.name == name && service.candidates.is_some())
-    };
+    let placed =
+        |name: &str| site.config().services.iter().any(|service| service.name == name && service.is_placed());
     Ok(after.into_iter().map(rate).filter(|(name, _)| placed(name)).collect())
 }
 

@@ -2,7 +2,7 @@
 
 use sim::figure::Cells;
 use weir_plan::config::ModelChoice;
-use weir_plan::place::{Placement, Site};
+use weir_plan::place::{Part, Placement, Site};
 
 /// Parts of a device's time that are told apart.
 const PARTS: usize = 100;
@@ -15,22 +15,27 @@ pub(super) fn picture(site: &Site, placement: &Placement) -> Cells {
     let mut rows: Vec<Vec<Vec<(usize, f64)>>> = vec![Vec::new(); classes.len()];
     let plans = placement.complete.iter().flat_map(|complete| &complete.plan.services);
     for (plan, spot) in plans.zip(&placement.spots) {
-        let Some(spot) = spot else { continue };
-        let mut busy: Vec<(usize, f64)> = Vec::new();
-        for (variant, &part) in plan.variants.iter().zip(&spot.busy).filter(|(_, part)| **part > 0.0) {
-            busy.push((names.len(), part));
-            let model = match plan.config.model {
-                ModelChoice::Named(_) => variant.spec.name.clone(),
-                ModelChoice::Simulated { .. } => format!("{:.1} % right", 100.0 * variant.spec.accuracy),
-            };
-            names.push(format!("{}: {model}", plan.config.name));
-        }
-        let (class, devices) = (&mut rows[spot.placed.class], spot.placed.devices);
-        if devices == 0 {
-            class.resize(classes[spot.placed.class].devices, Vec::new());
-            class.iter_mut().for_each(|row| row.extend(busy.clone()));
-        } else {
-            class.extend((0..devices).map(|_| busy.clone()));
+        for (runs, Part { placed, busy: parts, .. }) in
+            spot.iter().flat_map(|spot| plan.running().zip(&spot.parts))
+        {
+            let mut busy: Vec<(usize, f64)> = Vec::new();
+            for (variant, &part) in runs.variants.iter().zip(parts).filter(|(_, part)| **part > 0.0) {
+                busy.push((names.len(), part));
+                let model = match runs.config.model {
+                    ModelChoice::Named(_) => variant.spec.name.clone(),
+                    ModelChoice::Simulated { .. } => format!("{:.1} % right", 100.0 * variant.spec.accuracy),
+                };
+                let stage =
+                    plan.pipeline.as_ref().map(|_| format!("/{}", runs.config.name)).unwrap_or_default();
+                names.push(format!("{}{stage}: {model}", plan.config.name));
+            }
+            let (class, devices) = (&mut rows[placed.class], placed.devices);
+            if devices == 0 {
+                class.resize(classes[placed.class].devices, Vec::new());
+                class.iter_mut().for_each(|row| row.extend(busy.clone()));
+            } else {
+                class.extend((0..devices).map(|_| busy.clone()));
+            }
         }
     }
     let mut from = 1;

@@ -1,15 +1,18 @@
 //! What is told of a box that was placed: as JSON, or as a table.
 
+mod served;
+
 use anyhow::Result;
 use rt_core::{Instant, Span};
 use serde::Serialize;
 use weir_os::clock;
 use weir_os::pipe::say;
 use weir_plan::config::ServiceConfig;
-use weir_plan::place::{PROVEN, Placement, Reason, Site, Violated};
+use weir_plan::place::{PROVEN, Placement, Reason, Site, Spot, Violated};
 use weir_plan::plan::ServicePlan;
 
 use super::trial::Trial;
+use served::{Keeps, Served, Whole};
 
 /// All of it.
 #[derive(Serialize)]
@@ -22,6 +25,8 @@ pub(super) struct Told {
     gap: Option<f64>,
     seconds: f64,
     services: Vec<Served>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pipelines: Vec<Whole>,
     changes: Vec<String>,
     prices: Vec<Price>,
     more: Vec<More>,
@@ -66,64 +71,33 @@ struct More {
     points: Option<f64>,
 }
 
-/// What keeps a promise, and what there is of it.
-#[derive(Serialize)]
-struct Keeps {
-    /// Requests a second that must be served.
-    needs_per_s: f64,
-    /// Requests a second that the workers serve in batches of the promise.
-    gets_per_s: f64,
-    /// At the tightest instant, how much earlier than need be all is answered.
-    margin_ms: Option<f64>,
-}
-
-/// A service where it was put.
-#[derive(Serialize)]
-struct Served {
-    name: String,
-    class: String,
-    workers: usize,
-    shared: bool,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    cores: Vec<usize>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    gpus: Vec<usize>,
-    demand: f64,
-    model: String,
-    variants: Vec<String>,
-    batch: usize,
-    batch_ms: f64,
-    accuracy: f64,
-    share: Vec<Share>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    keeps: Option<Keeps>,
-}
-
-/// The part of a service's mean load that a model answers.
-#[derive(Serialize)]
-struct Share {
-    model: String,
-    accuracy: f64,
-    share: f64,
-}
-
 impl Told {
     pub(super) fn new(site: &Site, placement: &Placement, took: Span, limit: Span) -> Result<Self> {
         let plans = placement.complete.iter().flat_map(|complete| &complete.plan.services);
-        let services = plans.zip(&placement.spots).zip(site.demand());
-        let services = services.filter_map(|((plan, spot), &demand)| {
-            let spot = spot.as_ref()?;
-            let class = &site.placement().classes[spot.placed.class];
-            let (cores, gpus) = match class.gpus.is_empty() {
-                true => (spot.units.clone(), Vec::new()),
-                false => (Vec::new(), spot.units.clone()),
-            };
-            Some(Served {
-                cores,
-                gpus,
-                ..Served::new(plan, (&class.name, demand), &spot.shares, spot.accuracy)
+        let plans = plans.zip(&placement.spots).zip(site.demand());
+        let placed: Vec<(&ServicePlan, &Spot, f64)> =
+            plans.filter_map(|((plan, spot), &demand)| Some((plan, spot.as_ref()?, demand))).collect();
+        let services = placed.iter().flat_map(|&(plan, spot, demand)| {
+            let means = if plan.pipeline.is_some() { plan.config.means() } else { vec![1.0] };
+            let parts = plan.running().zip(&spot.parts).zip(means);
+            parts.map(move |((runs, part), mean)| {
+                let class = &site.placement().classes[part.placed.class];
+                let served = Served::new(runs, (class, demand * mean), part);
+                match &plan.pipeline {
+                    None => Served { accuracy: spot.accuracy, keeps: Keeps::of(plan), ..served },
+                    Some(_) => Served { name: plan.config.name.clone(), stage: Some(served.name), ..served },
+                }
             })
         });
+        let services: Vec<Served> = services.collect();
+        let pipelines = placed.iter().filter(|(plan, ..)| plan.pipeline.is_some());
+        let pipelines = pipelines.map(|&(plan, spot, demand)| Whole {
+            name: plan.config.name.clone(),
+            demand,
+            accuracy: spot.accuracy,
+            keeps: Keeps::of(plan),
+        });
+        let pipelines: Vec<Whole> = pipelines.collect();
         let end = clock::now() + limit;
         let (prices, more) = (prices(site, placement, end)?, more(site, placement, end)?);
         Ok(Self {
@@ -135,7 +109,8 @@ impl Told {
             bound: placement.bound,
             gap: placement.accuracy.zip(placement.bound).map(|(accuracy, bound)| (bound - accuracy).max(0.0)),
             seconds: took.as_secs_f64(),
-            services: services.collect(),
+            services,
+            pipelines,
             changes: placement.changes.clone(),
             violated: placement.violated.clone(),
             factor: placement.factor.map(|(fits, _)| fits),
@@ -204,7 +179,7 @@ impl Told {
                 let first = |text: String| if i == 0 { text } else { String::new() };
                 say!(
                     "{:<12} {:<14} {:>8} {:>10}  {:<24} {:>5} {:>8.1}%",
-                    first(served.name.clone()),
+                    first(served.full_name()),
                     first(units.clone()),
                     first(format!("{:.1}", served.demand)),
                     first(format!("{:.3}", served.accuracy)),
@@ -225,19 +200,24 @@ impl Told {
     /// What keeps each promise, what it costs, and what limits the mean answer.
     fn print_promises(&self) {
         say!("");
-        for served in &self.services {
-            let Some(Keeps { needs_per_s, gets_per_s, margin_ms }) = &served.keeps else { continue };
+        for Whole { name, demand, accuracy, .. } in &self.pipelines {
+            say!(
+                "pipeline {name}: {demand:.1} sources/s, of which {accuracy:.3} % become what is right to the end"
+            );
+        }
+        let services = self.services.iter().map(|served| (&served.name, &served.keeps));
+        for (name, keeps) in services.chain(self.pipelines.iter().map(|whole| (&whole.name, &whole.keeps))) {
+            let Some(Keeps { needs_per_s, gets_per_s, margin_ms }) = keeps else { continue };
             let margin = margin_ms
                 .map_or_else(String::new, |margin| format!(", {margin:.1} ms to spare where it is tightest"));
-            let price = self.prices.iter().find(|price| price.service == served.name);
+            let price = self.prices.iter().find(|price| price.service == *name);
             let price = match price.map(|price| price.points) {
                 Some(Some(points)) if points > PROVEN => format!("; it costs {points:.3} points"),
                 Some(Some(_)) => "; it costs nothing".to_owned(),
                 _ => String::new(),
             };
             say!(
-                "promise of {}: {needs_per_s:.1} requests/s must be served, {gets_per_s:.1} can be{margin}{price}",
-                served.name
+                "promise of {name}: {needs_per_s:.1} requests/s must be served, {gets_per_s:.1} can be{margin}{price}"
             );
         }
         for More { class, points } in &self.more {
@@ -255,7 +235,7 @@ impl Told {
 fn prices(site: &Site, placement: &Placement, end: Instant) -> Result<Vec<Price>> {
     let Some(best) = best(placement) else { return Ok(Vec::new()) };
     let services = site.config().services.iter().enumerate();
-    let promised = services.filter(|(_, service)| service.candidates.is_some() && is_promised(service));
+    let promised = services.filter(|(_, service)| service.is_placed() && is_promised(service));
     let price = |(place, service): (usize, &ServiceConfig)| {
         let without = accuracy(&site.unpromised(place), end)?;
         let points = without.map(|without| (without - best).max(0.0));
@@ -288,53 +268,4 @@ fn accuracy(site: &Site, end: Instant) -> Result<Option<f64>> {
 
 fn is_promised(service: &ServiceConfig) -> bool {
     !service.constraints.is_empty() || service.reserved.iter().any(|stream| stream.spec.demand().is_some())
-}
-
-impl Keeps {
-    fn of(plan: &ServicePlan) -> Option<Self> {
-        let demands = plan.config.reserved.iter().filter_map(|stream| stream.spec.demand());
-        let needs = demands.map(|(density, arrivals)| density.as_f64() * arrivals.rate_per_s());
-        let needs: Vec<f64> = needs.collect();
-        let ms = |span: Span| span.as_secs_f64() * 1e3;
-        let margin = match (&plan.shared, &plan.admission) {
-            (Some(share), _) => {
-                let admission = &share.device.admission;
-                admission.binding.map(|_| ms(admission.overrun_margin()))
-            }
-            (None, Some(admission)) => admission.binding.map(|at| ms(at.rhs.saturating_sub(at.lhs))),
-            (None, None) => None,
-        };
-        (!needs.is_empty()).then(|| Self {
-            needs_per_s: needs.iter().sum(),
-            gets_per_s: plan.workers().capacity_per_s(),
-            margin_ms: margin,
-        })
-    }
-}
-
-impl Served {
-    fn new(plan: &ServicePlan, (class, demand): (&str, f64), shares: &[f64], accuracy: f64) -> Self {
-        let share = |(variant, &share): (&weir_plan::plan::VariantPlan, &f64)| Share {
-            model: variant.spec.name.clone(),
-            accuracy: 100.0 * variant.spec.accuracy,
-            share,
-        };
-        let names = plan.variants.iter().map(|variant| variant.spec.name.clone());
-        Self {
-            name: plan.config.name.clone(),
-            class: class.to_owned(),
-            workers: plan.worker_count(),
-            shared: plan.shared.is_some(),
-            cores: Vec::new(),
-            gpus: Vec::new(),
-            demand,
-            model: plan.spec.name.clone(),
-            variants: names.skip(1).collect(),
-            batch: plan.workers().batch,
-            batch_ms: plan.workers().batch_time().as_secs_f64() * 1e3,
-            accuracy,
-            share: plan.variants.iter().zip(shares).map(share).collect(),
-            keeps: Keeps::of(plan),
-        }
-    }
 }

@@ -56,12 +56,16 @@ impl Trial {
     ) -> Result<Option<Self>> {
         let planned = placement.complete.as_ref().filter(|_| !placement.changes.is_empty());
         let Some(planned) = planned.map(|complete| &complete.plan) else { return Ok(None) };
-        let whole: f64 = site.demand().iter().sum();
+        // Pipelines are not played.
+        let services = || site.config().services.iter().zip(site.demand()).enumerate();
+        let played = || services().filter(|(_, (config, _))| config.stages.is_empty());
+        let whole: f64 = played().map(|(_, (_, demand))| demand).sum();
         let seconds = length.as_secs_f64().min(MOST / whole.max(1e-9));
         let until = Instant::from_nanos((seconds * 1e9) as u64);
-        let services = site.config().services.iter().zip(site.demand()).enumerate();
-        let came = services.map(|(place, (config, &demand))| arrivals(config, demand, until, place as u64));
-        let came: Vec<Came> = came.collect();
+        let mut came: Vec<Came> = vec![Vec::new(); services().count()];
+        for (place, (config, &demand)) in played() {
+            came[place] = arrivals(config, demand, until, place as u64);
+        }
         let points = |fates: &[Fate]| points(site, fates);
         let Some(fates) = fates(planned, &came, end)? else { return Ok(None) };
         // What is served is no longer what it was planned as where a worker is lost, or the profile another one.

@@ -21,6 +21,18 @@ impl Check<'_> {
         beside: Beside<'_>,
         placement: Result<&Option<PlacementConfig>, &Refused>,
     ) -> Result<ServiceConfig, Refused> {
+        let candidates = self.choosable(at, &mut raw, placement)?;
+        let service = self.service(at, raw, beside)?;
+        Ok(service.chosen_for(candidates.zip(placement.ok().and_then(Option::as_ref)), beside.0))
+    }
+
+    /// Among what is chosen for a service or a stage, if for that is chosen at all; what it leaves open is filled in meanwhile.
+    pub(in crate::config) fn choosable(
+        &self,
+        at: &str,
+        raw: &mut raw::Service,
+        placement: Result<&Option<PlacementConfig>, &Refused>,
+    ) -> Result<Option<Candidates>, Refused> {
         if !raw.has_candidates() {
             let only = "only for a service that says among which models to choose; remove it, or list models";
             let said = [
@@ -33,7 +45,7 @@ impl Check<'_> {
                     return Err(self.refuse(&format!("{at}.{name}"), &value, only));
                 }
             }
-            return self.service(at, raw, beside);
+            return Ok(None);
         }
         if matches!(raw.workers, Some(raw::Staff::Kinds(_))) {
             let reason = "what `weir place` chooses for has workers of one kind: name one model, or say workers as a number";
@@ -48,7 +60,7 @@ impl Check<'_> {
             let reason = "is not possible for a service that is placed on devices: name one model";
             return Err(self.refuse(&format!("{at}.engine"), "\"oip\"", reason));
         }
-        let (candidates, class) = self.candidates(at, &raw, placement)?;
+        let (candidates, class) = self.candidates(at, raw, placement)?;
         if candidates.open {
             if !self.open {
                 let reason = "must say what serves it: run `weir place` to have it chosen among its models";
@@ -69,10 +81,7 @@ impl Check<'_> {
                 }
             }
         }
-        let service = self.service(at, raw, beside)?;
-        let placed = if candidates.open { None } else { placed(&service, &candidates, placement, beside.0) };
-        let class = placed.as_ref().and_then(|placed| placement.classes[placed.class].timed_as());
-        Ok(ServiceConfig { class, candidates: Some(Candidates { placed, ..candidates }), ..service })
+        Ok(Some(candidates))
     }
 
     /// What may serve it, and the first class where it may run.
@@ -241,7 +250,7 @@ impl Check<'_> {
     }
 
     /// How often a stream sends in the long run by what it declares; nothing is noted where that is wrong.
-    fn declared(&self, stream: &raw::Stream) -> Option<f64> {
+    pub(in crate::config) fn declared(&self, stream: &raw::Stream) -> Option<f64> {
         let span = |text: &str| text.parse::<humantime::Duration>().ok().map(|span| span.as_secs_f64());
         let rate = |arrival: &raw::Arrival| match arrival {
             raw::Arrival::Window { count, length } => Some(*count as f64 / span(length)?),
@@ -250,6 +259,20 @@ impl Check<'_> {
             }
         };
         stream.arrivals.iter().filter_map(rate).filter(|rate| rate.is_finite()).reduce(f64::min)
+    }
+}
+
+impl ServiceConfig {
+    /// The same with among what is chosen for it, if for it is chosen, and where the file says that it runs.
+    pub(in crate::config) fn chosen_for(
+        self,
+        choice: Option<(Candidates, &PlacementConfig)>,
+        devices: Option<&[DeviceConfig]>,
+    ) -> Self {
+        let Some((candidates, placement)) = choice else { return self };
+        let placed = if candidates.open { None } else { placed(&self, &candidates, placement, devices) };
+        let class = placed.as_ref().and_then(|placed| placement.classes[placed.class].timed_as());
+        Self { class, candidates: Some(Candidates { placed, ..candidates }), ..self }
     }
 }
 

@@ -133,11 +133,11 @@ impl Check<'_> {
         services: &[ServiceConfig],
     ) -> Result<(), Refused> {
         let Some(placement) = placement else { return Ok(()) };
-        if services.iter().all(|service| service.candidates.is_none()) {
+        if !services.iter().any(ServiceConfig::is_placed) {
             let reason = "no service says among which models to choose: list models, or remove this";
             return Err(self.refuse("placement", "(present)", reason));
         }
-        let fixed = services.iter().filter(|service| service.candidates.is_none());
+        let fixed = services.iter().filter(|service| !service.is_placed());
         for runs in fixed.flat_map(ServiceConfig::running) {
             let at = match runs.share {
                 Some(share) => format!("device[{}]", share.device),

@@ -25,6 +25,9 @@ pub(in crate::config) struct Pipeline {
     pub(in crate::config) answer: Option<Vec<String>>,
     pub(in crate::config) stream: Vec<Stream>,
     pub(in crate::config) stage: Vec<Stage>,
+    /// Mean sources a second, and what one counts, where its stages say among which models to choose.
+    pub(in crate::config) demand: Option<f64>,
+    pub(in crate::config) value: Option<f64>,
     /// Of all stages together.
     #[serde(deserialize_with = "super::kinds::alike")]
     pub(in crate::config) workers: Option<u64>,
@@ -63,7 +66,9 @@ pub(in crate::config) struct Stage {
     gpu: Option<Gpu>,
     model: Option<String>,
     variants: Vec<String>,
-    simulated: Option<Simulated>,
+    pub(super) simulated: Option<Simulated>,
+    pub(super) models: Option<Vec<String>>,
+    classes: Option<Vec<String>>,
     /// The stage whose results become its requests, or several.
     pub(in crate::config) after: Option<Value>,
     /// Whether it waits until these are done with a source, and then makes one request of it.
@@ -120,6 +125,8 @@ impl Default for Pipeline {
             answer: None,
             stream: Vec::new(),
             stage: Vec::new(),
+            demand: None,
+            value: None,
             workers: None,
             record: None,
             record_limit: None,
@@ -158,6 +165,8 @@ impl Default for Stage {
             model: None,
             variants: Vec::new(),
             simulated: None,
+            models: None,
+            classes: None,
             after: None,
             join: false,
             fan_out: None,
@@ -279,6 +288,8 @@ impl Stage {
             model: self.model,
             variants: self.variants,
             simulated: self.simulated,
+            models: self.models,
+            classes: self.classes,
             handover: self.handover,
             workers: self.workers.map(super::Staff::Count),
             cores: self.cores,

@@ -7,7 +7,7 @@ use weir_engine::EngineKind;
 
 use super::super::Mode;
 use super::super::controller::EstimatorName;
-use super::{Gpu, Service, SimulatedTime};
+use super::{Gpu, Service, SimulatedTime, Stage};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -69,6 +69,13 @@ impl Default for Class {
 pub(in super::super) struct SimulatedCandidate {
     pub(in super::super) accuracy: f64,
     pub(in super::super) times: BTreeMap<String, Vec<SimulatedTime>>,
+}
+
+impl Stage {
+    /// Whether it says among which models to choose.
+    pub(in super::super) fn has_candidates(&self) -> bool {
+        self.models.is_some() || self.simulated.as_ref().is_some_and(|simulated| !simulated.models.is_empty())
+    }
 }
 
 impl Service {

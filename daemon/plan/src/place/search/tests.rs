@@ -32,15 +32,19 @@ fn tried(items: &[Vec<Item>], rooms: &[Room], changed: Option<usize>, judge: &mu
     let mut best: Option<f64> = None;
     loop {
         let chosen: Vec<&Item> = items.iter().zip(&picks).map(|(list, &pick)| &list[pick]).collect();
-        let on = |class: usize| chosen.iter().filter(move |item| item.class == class);
+        let on = |class: usize| chosen.iter().filter(move |item| item.shared == Some(class));
+        let own = |class: usize| {
+            let all = chosen.iter().flat_map(|item| &item.own).filter(|(of, _)| *of == class);
+            all.map(|(_, devices)| devices).sum::<usize>()
+        };
         let fits = rooms.iter().enumerate().all(|(class, room)| {
             let members: Vec<(usize, usize)> = picks
                 .iter()
                 .copied()
                 .enumerate()
-                .filter(|&(s, pick)| items[s][pick].class == class)
+                .filter(|&(s, pick)| items[s][pick].shared == Some(class))
                 .collect();
-            on(class).map(|item| item.devices).sum::<usize>() <= room.devices
+            own(class) <= room.devices
                 && on(class).map(|item| item.load).sum::<f64>() <= room.devices as f64 + 1e-9
                 && (!room.shared
                     || (room.memory.is_none_or(|most| on(class).map(|item| item.bytes).sum::<u64>() <= most)
@@ -58,11 +62,11 @@ fn tried(items: &[Vec<Item>], rooms: &[Room], changed: Option<usize>, judge: &mu
 }
 
 fn item() -> impl Strategy<Value = Item> {
-    (0..40u32, any::<bool>(), 0..4usize, 0..20u32, 0..5u64, any::<bool>()).prop_map(
-        |(value, shared, devices, load, bytes, changed)| Item {
+    (0..40u32, any::<bool>(), (0..4usize, 0..3usize), 0..20u32, 0..5u64, any::<bool>()).prop_map(
+        |(value, shared, (devices, others), load, bytes, changed)| Item {
             value: f64::from(value) / 7.0,
-            class: usize::from(shared),
-            devices: if shared { 0 } else { devices + 1 },
+            own: if shared { Vec::new() } else { vec![(0, devices + 1), (2, others)] },
+            shared: shared.then_some(1),
             load: if shared { f64::from(load) / 9.0 } else { 0.0 },
             bytes,
             changed,
@@ -74,14 +78,14 @@ proptest! {
     #[test]
     fn it_finds_what_trying_everything_finds(
         items in prop::collection::vec(prop::collection::vec(item(), 1..5), 1..5),
-        devices in (0..9usize, 1..4usize),
+        devices in (0..9usize, 1..4usize, 0..5usize),
         memory in prop::option::of(0..12u64),
         changed in prop::option::of(0..4usize),
         pairs in prop::collection::vec(((0..4usize, 0..5usize), (0..4usize, 0..5usize)), 0..5),
         whole in prop::collection::vec(0..2usize, 4),
     ) {
         let room = |devices, shared| Room { devices, shared, memory };
-        let rooms = [room(devices.0, false), room(devices.1, true)];
+        let rooms = [room(devices.0, false), room(devices.1, true), room(devices.2, false)];
         let wholes = vec![whole[..items.len()].to_vec()];
         let judge = || Refusing { pairs: pairs.clone(), wholes: wholes.clone(), left: usize::MAX };
         let found = search(&items, &rooms, (changed, f64::NEG_INFINITY), &mut judge());
@@ -103,6 +107,7 @@ proptest! {
         let rooms = [
             Room { devices: 5, shared: false, memory: None },
             Room { devices: 2, shared: true, memory: None },
+            Room { devices: 3, shared: false, memory: None },
         ];
         let judge = |left| Refusing { pairs: Vec::new(), wholes: Vec::new(), left };
         let found = search(&items, &rooms, (None, f64::NEG_INFINITY), &mut judge(steps));
@@ -114,7 +119,14 @@ proptest! {
 
 #[test]
 fn many_devices_are_counted_in_coarser_parts() {
-    let item = |value: f64, devices| Item { value, class: 0, devices, load: 0.0, bytes: 0, changed: false };
+    let item = |value: f64, devices| Item {
+        value,
+        own: vec![(0, devices)],
+        shared: None,
+        load: 0.0,
+        bytes: 0,
+        changed: false,
+    };
     let list = || (1..=20).map(|devices| item((devices as f64).sqrt(), 5 * devices)).collect::<Vec<_>>();
     let items: Vec<_> = (0..5).map(|_| list()).collect();
     let room = |devices| Room { devices, shared: false, memory: None };

@@ -41,7 +41,11 @@ pub fn stage_entries<'a>(
     let stagings = Staging::all(config, specs)?;
     let stages = config.stages.iter().zip(config.by_stage(specs)).zip(&stagings);
     let entries = stages.map(|((stage, variants), staging)| {
-        let entry = |spec| profile.timed(&Timed::of(spec, staging.as_ref()), stage.runs.engine);
+        let timed = |spec| match staging {
+            None => Timed::by(&stage.runs, spec),
+            Some(staging) => Timed::of(spec, Some(staging)),
+        };
+        let entry = |spec| profile.timed(&timed(spec), stage.runs.engine);
         Ok(variants.iter().map(entry).collect::<Result<_, _>>()?)
     });
     entries.collect()
