@@ -213,6 +213,8 @@ pub enum StreamState {
 pub(crate) struct Suspended {
     pub(crate) alarm: Alarm,
     pub(crate) until: Instant,
+    /// Until when nothing that the stream sends has to be served where misses are spread, for it sent too much.
+    pub(crate) free: Instant,
 }
 
 /// The scheduler's record of one stream.
@@ -325,6 +327,11 @@ impl Stream {
         self.ladder.as_ref().map_or(0, |ladder| ladder.from())
     }
 
+    /// Whether it sent too much before `at`, with effects until then.
+    pub(crate) fn is_free(&self, at: Instant) -> bool {
+        self.suspended.is_some_and(|suspended| at < suspended.free)
+    }
+
     /// How its promise stands, and why if not as it was made.
     pub(crate) fn state(&self) -> (StreamState, Option<Alarm>) {
         let ladder = self.ladder.as_ref().filter(|ladder| ladder.level() > 0);
@@ -363,7 +370,7 @@ impl Stream {
         if let Some(until) =
             ladder.hold_to(now, held, self.counts.arrived, police).filter(|&until| until > now)
         {
-            self.suspended = self.suspended.or(own.map(|alarm| Suspended { alarm, until }));
+            self.suspended = self.suspended.or(own.map(|alarm| Suspended { alarm, until, free: until }));
         }
         let level = ladder.level();
         if before != level {

@@ -2,8 +2,12 @@
 
 mod harness;
 
-use harness::{Dice, Harness, config};
-use rt_core::{Dispatch, Outcome, SchedulerConfig, StreamId, StreamSpec};
+use harness::load::ns;
+use harness::{Dice, Harness, config, violates_any};
+use rt_core::{
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Outcome, SafeModeConfig,
+    SchedulerConfig, StreamId, StreamSpec,
+};
 
 /// Time of a full batch.
 const P: u64 = 1_000;
@@ -13,6 +17,13 @@ fn harness(batch: usize, deadline: u64) -> Harness {
     let times: Vec<u64> = (1..=batch as u64).map(|b| P / 2 + P / 2 * b / batch as u64).collect();
     let base = config(&times, batch, 1, deadline, Dispatch::Eager);
     Harness::new(SchedulerConfig { spread: true, ..base }, |_, bound| bound)
+}
+
+/// The same, where a suspension lasts as many batches as it mostly does: where it ends mandatory requests go first again.
+fn patient(batch: usize, deadline: u64) -> Harness {
+    let config = harness(batch, deadline).scheduler.config().clone();
+    let safe_mode = SafeModeConfig { hold: ns(100 * P), clean: ns(100 * P), latch: false };
+    Harness::new(SchedulerConfig { safe_mode, ..config }, |_, bound| bound)
 }
 
 /// Sends `count` requests, one in `gap` on average, evenly or at random, each of one of the streams at random.
@@ -35,6 +46,13 @@ fn fared(harness: &Harness, id: StreamId) -> (usize, usize) {
     let outcomes = harness.outcomes(id);
     let row = outcomes.split(|&hit| hit).map(<[bool]>::len).max().unwrap_or(0);
     (row, outcomes.iter().filter(|&&hit| hit).count())
+}
+
+/// At most `misses` in a row of `count` requests in any `P`.
+fn promised(misses: u32, count: u64) -> StreamSpec {
+    let set = ConstraintSet::new(&[Constraint::row_miss(misses).expect("valid")]).expect("one");
+    let window = ArrivalBound::window(count, ns(P)).expect("valid");
+    StreamSpec::promised(set, ArrivalCurve::new(&[window]).expect("one"))
 }
 
 #[test]
@@ -68,6 +86,105 @@ fn rows_under_random_arrivals_stay_short_for_each_of_several_streams() {
             let most = 4 * load as usize;
             assert!(fared.iter().all(|&(row, _)| row <= most), "B={batch} load {load}: {fared:?}");
         }
+    }
+}
+
+/// What it declared is what one full batch after the other answers, or three times that, and two misses in a row are allowed: while it sends
+/// more its rows are those of a stream that declared nothing.
+#[test]
+fn rows_of_a_stream_beyond_its_declaration_are_as_short_as_if_it_had_declared_nothing() {
+    for (batch, load, even) in [1, 4, 8]
+        .into_iter()
+        .flat_map(|b| [2, 4].into_iter().flat_map(move |l| [true, false].map(|e| (b, l, e))))
+    {
+        let rows = [1, 3].map(|times| {
+            let mut harness = patient(batch, 2 * P);
+            let beyond = harness.add(promised(2, times * batch as u64));
+            send(&mut harness, &[beyond], (8_000, P / (load * batch as u64)), even);
+            assert!(harness.mandatory_misses().is_empty(), "what came before is answered");
+            fared(&harness, beyond)
+        });
+        let mut harness = harness(batch, 2 * P);
+        let id = harness.add(StreamSpec::best_effort());
+        send(&mut harness, &[id], (8_000, P / (load * batch as u64)), even);
+        let plain = fared(&harness, id);
+        println!("B={batch} load {load}, even {even}: {rows:?}, {plain:?} without a declaration");
+        // While it keeps to what it declared it may miss two in a row; where it begins to exceed it one more may be lost.
+        let most = plain.0.max(2) + 1;
+        assert!(rows.iter().all(|&(row, _)| row <= most), "B={batch} load {load}: {rows:?}, {plain:?}");
+        let served = rows.iter().all(|&(_, served)| served * 100 >= plain.1 * 99);
+        assert!(served, "B={batch} load {load}: {rows:?}, {plain:?}");
+    }
+}
+
+/// A stream that sends a little more than it declared has its declared share, however many others there are that declared nothing; one
+/// that floods has that and no more.
+#[test]
+fn who_sends_too_much_has_its_declared_share_beside_a_flood_of_others() {
+    // A quarter of what the worker can do is declared, every other request of that is to be served.
+    for (batch, factor) in [(4, 6), (4, 10), (8, 6), (8, 20)] {
+        let mut harness = harness(batch, 3 * P);
+        let own = harness.add(promised(1, batch as u64 / 4));
+        let others: Vec<_> = (0..8).map(|_| harness.add(StreamSpec::best_effort())).collect();
+        let (gap, count) = (4 * P * 5 / (batch as u64 * factor), 4_000);
+        for i in 0..count {
+            harness.advance_to(i * gap);
+            harness.arrive(own);
+            // Eight times what the worker can do.
+            (0..8 * batch as u64 * gap / P).for_each(|n| _ = harness.arrive(others[n as usize % 8]));
+        }
+        harness.drain();
+        let (row, served) = fared(&harness, own);
+        let (_, other) = fared(&harness, others[0]);
+        let share = count * gap / P * batch as u64 / 8;
+        println!(
+            "B={batch} factor {factor}: {served} of {count} served, declared {share}, row {row}; others {other}"
+        );
+        assert!(served as u64 * 100 >= share * 90, "{served} served, its share is {share}");
+        assert!(
+            served as u64 <= 2 * share.max(other as u64),
+            "{served} served, {other} of each of the others"
+        );
+    }
+}
+
+/// One request too many, beside others that send far more than can be answered: what a stream may miss meanwhile does not prolong the
+/// time in which it may, and then its promise is kept again.
+#[test]
+fn a_stream_that_sent_one_request_too_many_beside_a_flood_is_promised_again() {
+    for (batch, spec, every) in [
+        (4, promised(1, 2), 2),
+        (4, promised(0, 2), 2),
+        (1, promised(0, 1), 4),
+        (1, promised(1, 1), 4),
+        (1, promised(2, 2), 2),
+    ] {
+        let mut harness = harness(batch, 2 * P);
+        let own = harness.add(spec.clone());
+        let others: Vec<_> = (0..8).map(|_| harness.add(StreamSpec::best_effort())).collect();
+        let (mut came, mut resumed) = (Vec::new(), None);
+        for i in 0..600u64 {
+            harness.advance_to(i * P / 4);
+            if i % every == 0 || i == 101 {
+                came.push(i);
+                harness.arrive(own);
+            }
+            others.iter().for_each(|&other| _ = harness.arrive(other));
+            if i > 101 && resumed.is_none() && harness.scheduler.suspension(own).is_none() {
+                resumed = Some(i);
+            }
+        }
+        harness.drain();
+        let resumed = resumed.expect("promised again");
+        let suspensions = harness.suspensions(own);
+        // Four windows and what must be clean; then come the three requests of a window, within a deadline each; and what must be clean.
+        assert!(resumed <= 101 + 4 * (4 + 1 + 2 + 1) + 3 * every, "{spec:?}: {suspensions:?}");
+        assert!(harness.mandatory_misses().is_empty());
+        let (outcomes, after) =
+            (harness.outcomes(own), |at| came.iter().take_while(|&&came| came < at).count());
+        println!("{batch} {spec:?}: {suspensions:?}");
+        assert!(!violates_any(&outcomes[..after(101)], spec.constraints()), "{outcomes:?}");
+        assert!(!violates_any(&outcomes[after(101 + 4 * (4 + 1) + 1)..], spec.constraints()), "{outcomes:?}");
     }
 }
 

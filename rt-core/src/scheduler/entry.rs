@@ -53,7 +53,8 @@ impl Scheduler {
         }
         let sent = if self.config.background { sent.max(stream.latest) } else { now };
         let deadline = sent + self.config.deadline;
-        let shed = || !stream.marks.may_be_marked() && self.is_hopeless(now, deadline);
+        let free = self.planner.spreads() && stream.is_free(sent);
+        let shed = || (free || !stream.marks.may_be_marked()) && self.is_hopeless(now, deadline);
         let stays = || match self.planner.spreads() {
             true => self.is_candidate(now, (id, stream.counts.arrived), deadline),
             false => self.planner.displaced(&self.waiting, id).is_some(),
@@ -102,6 +103,11 @@ impl Scheduler {
         if self.rate_warning.is_some() {
             self.watch_rate(now, id);
         }
+        // Of a stream that sent too much nothing has to be served where misses are spread; what would keeps its share of the places.
+        let (class, entitled) = match self.planner.spreads() && self.is_free(id, sent) {
+            true => (Class::Optional, class == Class::Mandatory),
+            false => (class, false),
+        };
         let class = if class == Class::Mandatory && self.is_demoted() { Class::Demoted } else { class };
         let counts = class == Class::Mandatory;
         let class = if stalled { OPTIONAL } else { class as usize };
@@ -118,6 +124,7 @@ impl Scheduler {
             mandatory,
             class: of,
             stalled,
+            entitled,
             place,
         };
         if let Some(reason) = self.refused_for(now, (id, seq), deadline, conforms, class) {
@@ -208,6 +215,12 @@ impl Scheduler {
         judged
     }
 
+    /// Whether `id` sent too much of late, so that nothing it sends at `sent` has to be served where misses are spread.
+    #[inline(never)]
+    fn is_free(&self, id: StreamId, sent: Instant) -> bool {
+        self.streams.get(id).is_some_and(|stream| stream.is_free(sent))
+    }
+
     /// Whether a request that nothing is promised for would most likely be answered too late, with all that waits begun
     /// before it.
     #[inline]
@@ -255,8 +268,9 @@ impl Scheduler {
 #[inline(never)]
 fn unknown(came: Arrival, arrival: Instant, deadline: Instant) -> Resolution {
     let Arrival { stream, token, class, .. } = came;
-    let (wanted, mandatory, stalled) = (deadline, false, false);
+    let (wanted, mandatory, stalled, entitled) = (deadline, false, false, false);
     let (seq, place) = (0, 0);
-    let request = Request { token, stream, seq, arrival, deadline, wanted, mandatory, class, stalled, place };
+    let request =
+        Request { token, stream, seq, arrival, deadline, wanted, mandatory, class, stalled, entitled, place };
     Resolution { request, outcome: Outcome::Missed(MissReason::Cancelled), misses_left: None }
 }

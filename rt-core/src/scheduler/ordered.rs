@@ -235,8 +235,20 @@ mod tests {
     fn request(seq: u64, deadline: u64) -> Request {
         let (stream, deadline) = (StreamId { slot: 0, generation: 1 }, Instant::from_nanos(deadline));
         let (arrival, wanted) = (Instant::ZERO, deadline);
-        let (mandatory, stalled) = (false, false);
-        Request { token: 0, stream, seq, arrival, deadline, wanted, mandatory, class: 0, stalled, place: 0 }
+        let (mandatory, stalled, entitled) = (false, false, false);
+        Request {
+            token: 0,
+            stream,
+            seq,
+            arrival,
+            deadline,
+            wanted,
+            mandatory,
+            class: 0,
+            stalled,
+            entitled,
+            place: 0,
+        }
     }
 
     proptest! {

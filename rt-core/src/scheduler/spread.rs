@@ -8,6 +8,9 @@
 //! spread does it, and spread-drop, for one stream, one batch and what is lost without it). Rows are counted in the time in
 //! which the stream sends so many: one that sends more than the others gets no more than they do. Within a stream they are taken evenly.
 //!
+//! A row also ends at a mandatory request that waits, which is run in any case. Of a stream that sent too much nothing is mandatory; it has
+//! at least as many places as it would have mandatory requests, however many others there are.
+//!
 //! What is passed over waits on behind all others, and takes places that these leave.
 
 use alloc::vec::Vec;
@@ -61,6 +64,9 @@ struct Plan {
     /// Requests within the horizon that are not passed over and not looked at yet, and of them those to be taken.
     count: u64,
     places: u64,
+    /// How many mandatory requests lie between them, and how many places it has whoever else waits.
+    marks: u64,
+    entitled: u64,
     /// From the last one that was taken before to the last of them: how many there were, and in how much time they come.
     length: u64,
     time: u64,
@@ -75,10 +81,19 @@ impl Plan {
         self.places -= 1;
         if at * PARTS >= self.due + PARTS {
             // It was due before any of those that wait: all others are as far apart as they can be.
-            self.row = self.length.saturating_sub(at) * PARTS / self.places.max(1);
+            self.row = self.length.saturating_sub(at) * PARTS / (self.places + self.marks).max(1);
             self.due = at * PARTS;
         }
         self.due += self.row;
+    }
+
+    /// The request so many behind the last one taken before is mandatory.
+    fn pass_mark(&mut self, at: u64) {
+        self.marks = self.marks.saturating_sub(1);
+        // Mandatory ones may be closer to each other, and leave the others farther apart.
+        let rest = (self.length + 1).saturating_sub(at) * PARTS / (self.places + self.marks + 1);
+        self.row = self.row.max(rest);
+        self.due = self.due.max(at * PARTS + self.row);
     }
 }
 
@@ -124,13 +139,14 @@ impl Spread {
         seq.is_multiple_of((row / (enough * PARTS)).max(1))
     }
 
-    /// Tells by their index which requests of `queue`, from the one at `from` on, are run now.
+    /// Tells by their index which requests of `queue`, from the one at `from` on, are run now, where the `marked` ones are run
+    /// in any case.
     #[inline(never)]
-    pub(super) fn choose(
+    pub(super) fn choose<'a>(
         &mut self,
         now: Instant,
-        queue: &Ordered,
-        from: usize,
+        (queue, from): (&Ordered, usize),
+        marked: impl Iterator<Item = &'a Request> + Clone,
         outlook: Outlook,
         mut run: impl FnMut(usize),
     ) {
@@ -153,10 +169,17 @@ impl Spread {
                 }
             }
             Err((end, places)) => {
-                self.plan(now, queue, from..end, places);
+                self.plan(now, queue, from..end, marked.clone(), places);
+                let mut marked = marked.peekable();
                 for (index, request) in (from..end).zip(queue.from(from)) {
                     if left == 0 {
                         break;
+                    }
+                    while let Some(mark) = marked.next_if(|mark| is_before(mark, request)) {
+                        let claim = &mut self.of[usize::from(mark.stream.slot)];
+                        if let Some(at) = mark.seq.checked_sub(claim.last) {
+                            claim.now.pass_mark(at);
+                        }
                     }
                     let Claim { now: plan, last, .. } = &mut self.of[usize::from(request.stream.slot)];
                     if request.seq < *last {
@@ -211,7 +234,14 @@ impl Spread {
     }
 
     /// Shares `places` among the requests in this part of the queue.
-    fn plan(&mut self, now: Instant, queue: &Ordered, part: Range<usize>, places: usize) {
+    fn plan<'a>(
+        &mut self,
+        now: Instant,
+        queue: &Ordered,
+        part: Range<usize>,
+        marked: impl Iterator<Item = &'a Request>,
+        places: usize,
+    ) {
         for slot in self.listed.drain(..) {
             self.of[usize::from(slot)].now = Plan::default();
         }
@@ -230,7 +260,13 @@ impl Spread {
                 }
             }
             claim.now.count += 1;
+            claim.now.entitled += u64::from(request.entitled);
             claim.now.length = claim.now.length.max(request.seq - claim.last.min(request.seq));
+        }
+        let end = queue.get(part.end - 1).copied();
+        for mark in marked.take_while(|mark| end.is_some_and(|end| is_before(mark, &end))) {
+            let claim = &mut self.of[usize::from(mark.stream.slot)];
+            claim.now.marks += u64::from(claim.now.count > 0 && mark.seq > claim.last);
         }
         let alone = self.listed.len() == 1;
         for &slot in &self.listed {
@@ -253,8 +289,8 @@ impl Spread {
             let Claim { now: plan, row, latest, .. } = &mut self.of[usize::from(slot)];
             // Evenly up to the last, or so that as many are left behind the last that is taken: what rows have been as long
             // of late may be so again.
-            let (even, least) =
-                (plan.length * PARTS / plan.places.max(1), (plan.length + 1) * PARTS / (plan.places + 1));
+            let taken = plan.places + plan.marks;
+            let (even, least) = (plan.length * PARTS / taken.max(1), (plan.length + 1) * PARTS / (taken + 1));
             plan.row = (*row).clamp(least.min(even), even);
             (plan.due, *latest) = (plan.row, plan.row);
             *row = if plan.row > *row { plan.row } else { *row - (*row - plan.row).div_ceil(PARTS) };
@@ -263,7 +299,9 @@ impl Spread {
 
     /// Gives each stream its places: the shortest row for which there are enough.
     fn share(&mut self, places: u64) {
-        let need = |claim: &Claim, row: u64| (claim.now.time / row.max(1)).min(claim.now.count);
+        let need = |&Claim { now: plan, .. }: &Claim, row: u64| {
+            (plan.time / row.max(1)).saturating_sub(plan.marks).max(plan.entitled).min(plan.count)
+        };
         let all = |spread: &Self, row: u64| {
             spread.listed.iter().map(|&slot| need(&spread.of[usize::from(slot)], row)).sum::<u64>()
         };
@@ -285,4 +323,9 @@ impl Spread {
             left -= more;
         }
     }
+}
+
+/// Whether `mark` came before `request`, if they are of one stream.
+fn is_before(mark: &Request, request: &Request) -> bool {
+    (mark.deadline, mark.seq) < (request.deadline, request.seq)
 }

@@ -10,6 +10,10 @@
 //! [`crate::MAX_MEMORY`]; for `hold` at least from the first on; and as long as one of its *demoted* requests waits, which is at
 //! most a deadline. From then on what comes within the declaration is marked by the word alone and answered in time. A window
 //! that holds an earlier request may still be violated: that is announced, as the stream's own.
+//!
+//! *Where misses are spread* the stream is *free* for as long as its excess suspends it: all that it sends is optional. To every
+//! promise it is a stream that sends less, and a stranger beside it (`docs/guarantee.md`). What is violated meanwhile prolongs the
+//! suspension, but not that: so it ends.
 
 use alloc::vec::Vec;
 
@@ -99,12 +103,17 @@ impl Scheduler {
         let Some(stream) = self.streams.get_mut(id) else { return };
         stream.breaches += 1;
         let until = (now + config.clean).max(until + config.clean);
+        let excess = cause == Cause::ArrivalExcess;
         if let Some(suspended) = &mut stream.suspended {
             suspended.until = suspended.until.max(until);
+            if excess {
+                suspended.free = suspended.free.max(until);
+            }
             return;
         }
         let until = until.max(now + config.hold);
-        stream.suspended = Some(Suspended { alarm: Alarm { cause, evidence, entered: now }, until });
+        let (alarm, free) = (Alarm { cause, evidence, entered: now }, if excess { until } else { now });
+        stream.suspended = Some(Suspended { alarm, until, free });
         self.suspensions.count += 1;
         self.suspensions.changes += 1;
         self.suspensions.list(id.slot);
@@ -195,7 +204,7 @@ impl Scheduler {
     pub(super) fn clear_suspensions(&mut self, now: Instant) {
         for stream in self.streams.iter_mut() {
             if let Some(suspended) = &mut stream.suspended {
-                suspended.until = now;
+                (suspended.until, suspended.free) = (now, now);
                 stream.police.iter_mut().for_each(crate::police::Policer::forget_excess);
             }
             stream.ladder.iter_mut().for_each(|ladder| ladder.forget_excess(now));

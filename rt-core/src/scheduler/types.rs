@@ -129,6 +129,8 @@ pub struct Request {
     pub class: u8,
     /// Whether the promise would count on it, had it not been read too late, behind what may be a stall that constraints absorb.
     pub(crate) stalled: bool,
+    /// Whether the promise would count on it, did its stream not send too much where misses are spread: it has a share of the places.
+    pub(crate) entitled: bool,
     /// Its place in the log of its stream's outcomes.
     pub(crate) place: u32,
 }

@@ -2,9 +2,9 @@
 
 use core::ops::Range;
 
-use super::{BatchPlanner, Fate, View};
+use super::{BatchPlanner, Fate, Row, View};
 use crate::scheduler::ordered::Ordered;
-use crate::scheduler::queue::{OPTIONAL, Waiting};
+use crate::scheduler::queue::{MANDATORY, OPTIONAL, Waiting};
 use crate::scheduler::spread::Outlook;
 use crate::scheduler::types::Request;
 use crate::stream::StreamId;
@@ -80,8 +80,10 @@ impl BatchPlanner {
         let later = view.next_answer() - kind.time.saturating_sub(profile.likely(left));
         let next = later.min(view.now + profile.mean(size) + profile.likely(left));
         let outlook = Outlook { room, next, step: view.step() };
+        let Row { wait, expire, .. } = self.rows[MANDATORY];
+        let marked = view.waiting.class(MANDATORY).from(self.fates[MANDATORY].len() + wait + expire);
         let (fates, taken) = (&mut self.fates[class], &mut self.taken);
-        spread.choose(view.now, queue, from, outlook, |index| {
+        spread.choose(view.now, (queue, from), marked, outlook, |index| {
             fates.resize(index, Fate::Wait);
             fates.push(Fate::Run);
             *taken += 1;
