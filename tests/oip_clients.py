@@ -257,6 +257,15 @@ class Clients(unittest.TestCase):
             client.infer("null", self.input(module))
             self.assertEqual(count(name, client), before + 1)
 
+    def test_a_message_of_too_many_fields_is_refused_before_it_is_read(self):
+        with self.channel() as channel:
+            infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+            for empty, told in [(b"\x2a\x00" * 5000, "5000 fields, 4096 are allowed"), (b"\x2a\x05", "")]:
+                with self.assertRaises(grpc.RpcError) as raised:
+                    infer(empty, timeout=10)
+                self.assertEqual(raised.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+                self.assertIn(told, raised.exception.details())
+
     def channel(self):
         return grpc.insecure_channel(self.addresses["grpc"])
 
