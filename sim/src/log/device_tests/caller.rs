@@ -15,7 +15,7 @@ use crate::time::ns;
 /// What may go wrong in a run, within what the model allows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trouble {
-    /// Batches take longer than they may, by the margin in all between two calm instants.
+    /// Batches take longer than they may, by the margin in all until what has is forgotten.
     pub(super) overruns: bool,
     /// Dispatch is late, by the guard in all from one instant at which nothing mandatory waits to the next.
     pub(super) late: bool,
@@ -36,6 +36,8 @@ struct Caller<'a> {
     /// What batches may exceed their time by, and dispatch be late by, and what is left of it.
     margin: u64,
     margin_left: u64,
+    /// All was calm since the last batch that ran over: of each worker whether it has run since then.
+    calm: Option<Vec<bool>>,
     guard: u64,
     guard_left: u64,
     /// Each request by its token, and whether it was begun.
@@ -64,6 +66,7 @@ impl<'a> Caller<'a> {
             longest: sharing.longest.as_nanos(),
             margin,
             margin_left: margin,
+            calm: None,
             guard,
             guard_left: guard,
             requests: Vec::new(),
@@ -102,13 +105,22 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// So is excess, where the device sees besides that every worker is to be free within the longest: what runs may yet run over.
+    /// Excess is, once what runs has ended, where the device sees besides that every worker is to be free within the longest: what
+    /// began since may yet run over.
     fn look_for_calm(&mut self) {
-        let running = || self.running.iter().flatten();
-        let prompt = running().all(|&(_, _, due)| self.now <= due && due <= self.now + self.longest);
-        if self.is_idle() && prompt {
-            let yet: u64 = running().map(|&(_, end, due)| end.saturating_sub(due)).sum();
-            self.margin_left = self.margin.saturating_sub(yet);
+        let mut running = self.running.iter().flatten();
+        let prompt = running.all(|&(_, _, due)| self.now <= due && due <= self.now + self.longest);
+        if self.calm.is_none() && self.is_idle() && prompt {
+            self.calm = Some(self.running.iter().map(Option::is_some).collect());
+            self.look_for_end();
+        }
+    }
+
+    fn look_for_end(&mut self) {
+        if self.calm.as_ref().is_some_and(|busy| !busy.contains(&true)) {
+            let running = self.running.iter().flatten();
+            let yet: u64 = running.map(|&(_, end, due)| end.saturating_sub(due)).sum();
+            (self.margin_left, self.calm) = (self.margin.saturating_sub(yet), None);
         }
     }
 
@@ -173,10 +185,16 @@ impl<'a> Caller<'a> {
     /// The next instant: the batches that end then are told of before or after the arrivals.
     fn end_batches(&mut self) {
         for worker in 0..self.running.len() {
-            let Some((start, ..)) = self.running[worker].filter(|&(_, end, _)| end <= self.now) else {
+            let Some((start, end, due)) = self.running[worker].filter(|&(_, end, _)| end <= self.now) else {
                 continue;
             };
             self.running[worker] = None;
+            match &mut self.calm {
+                Some(_) if end > due => self.calm = None,
+                Some(busy) => busy[worker] = false,
+                None => {}
+            }
+            self.look_for_end();
             self.note(Entry::Ends(worker));
             let ran = Ran::Done(ns(self.now - start));
             self.device.handle_completion(self.at(), worker, ran);
