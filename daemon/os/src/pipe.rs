@@ -3,12 +3,16 @@
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write, stdout};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::sys::signal::{SigHandler, Signal, raise, signal};
 
 /// The first write that failed.
 static FAILED: OnceLock<io::Error> = OnceLock::new();
+
+/// Whether the process ends with who reads its standard output.
+static ENDS: AtomicBool = AtomicBool::new(false);
 
 /// Prints a line as `println!` does; where that fails the program goes on, and [`finish`] tells.
 #[macro_export]
@@ -24,12 +28,17 @@ macro_rules! say_part {
 
 pub use {say, say_part};
 
-/// From here on a closed pipe ends the process, as it ends any other Unix filter. Not for programs that write to
-/// sockets afterwards: there a closed end is an error to be told.
-#[allow(unsafe_code)]
+/// From here on standard output that nobody reads ends the process, as it ends any other Unix filter. A socket whose other end has
+/// closed, that of a server or of a worker process, stays an error to be told.
 pub fn end_with_reader() {
+    ENDS.store(true, Ordering::Relaxed);
+}
+
+#[allow(unsafe_code)]
+fn end() {
     // SAFETY: `SIG_DFL` is a valid disposition of `SIGPIPE`, and no handler of ours is replaced by it.
     let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
+    let _ = raise(Signal::SIGPIPE);
 }
 
 /// Writes what is left.
@@ -49,6 +58,12 @@ pub fn write(text: Arguments<'_>, end: &str) {
 }
 
 fn note(written: io::Result<()>) {
+    if let Err(error) = &written
+        && error.kind() == ErrorKind::BrokenPipe
+        && ENDS.load(Ordering::Relaxed)
+    {
+        end();
+    }
     // Without a standard output nobody expects any.
     if let Err(error) = written
         && error.raw_os_error() != Some(Errno::EBADF as i32)

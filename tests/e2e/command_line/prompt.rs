@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -215,6 +216,23 @@ fn a_full_disk_is_an_error_and_no_panic() {
             "{arguments:?}: {message}"
         );
         assert!(!message.contains("panicked"), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn who_reads_no_more_ends_a_program_without_a_word() {
+    let place = deployment();
+    for arguments in [&["check"][..], &["completions", "bash"], &["profile", "--quick"], &["plan"]] {
+        let mut command = Command::new(weir());
+        command.args(arguments);
+        if arguments[0] != "completions" {
+            command.arg(place.config());
+        }
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = command.stdout(writer).output().expect("weir can be run");
+        assert_eq!(output.status.signal(), Some(Signal::PIPE.as_raw()), "{arguments:?}: {}", output.status);
+        assert!(!stderr(&output).contains("ipe"), "{arguments:?}: {}", stderr(&output));
     }
 }
 

@@ -222,13 +222,16 @@ fn a_box_is_called_over_tls_and_only_by_whom_it_knows() {
         front("digits-s", &format!("{scheme}://{}:{port}", own_address()), &more)
     };
     let called = |name: &str, ca: &str| by("https", 8010, name, ca);
+    // Whoever still writes when the server hangs up hears of that, and not of why.
+    let is_kept_out =
+        |refused: &str| ["AccessDenied", "reset", "roken pipe"].iter().any(|w| refused.contains(w));
     let refused = by("grpcs", 8011, "other.example", "ca.pem").fail(&["check"]);
-    assert!(refused.contains("grpcs://127.") && refused.contains("AccessDenied"), "{refused}");
+    assert!(refused.contains("grpcs://127.") && is_kept_out(&refused), "{refused}");
     let refused = by("grpcs", 8011, "front.example", "strange.pem").fail(&["check"]);
     assert!(refused.contains("UnknownIssuer"), "{refused}");
     by("grpcs", 8011, "front.example", "ca.pem").succeed(&["check"]);
     let refused = called("other.example", "ca.pem").fail(&["check"]);
-    assert!(refused.contains("https://127.") && refused.contains("AccessDenied"), "{refused}");
+    assert!(refused.contains("https://127.") && is_kept_out(&refused), "{refused}");
     let refused = called("front.example", "strange.pem").fail(&["check"]);
     assert!(refused.contains("UnknownIssuer"), "{refused}");
 

@@ -103,7 +103,7 @@ impl Cli {
             notice::start(notice::default());
         }
         match &self.command {
-            // They have sockets to write to.
+            // What they do for others is not over when nobody reads what they print.
             Command::Infer(_)
             | Command::Load(_)
             | Command::Demo(_)

@@ -5,7 +5,7 @@ mod experiment;
 mod gaps;
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write, stdin, stdout};
+use std::io::{BufReader, BufWriter, Read, stdin};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -106,10 +106,7 @@ fn end(report: &Report, missing: u64, args: &Args) -> Result<ExitCode> {
         warn!("{name}: {missing} arrivals were not recorded: what follows them may have fared otherwise");
     }
     if args.json {
-        let mut out = BufWriter::new(stdout().lock());
-        serde_json::to_writer_pretty(&mut out, report)?;
-        writeln!(out)?;
-        out.flush()?;
+        say!("{}", serde_json::to_string_pretty(report)?);
     } else {
         print(report);
     }

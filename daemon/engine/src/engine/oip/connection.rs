@@ -12,6 +12,7 @@ use hyper::{HeaderMap, Request, Response, StatusCode};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use weir_oip::http::LENGTH_HEADER;
 use weir_oip::remote;
@@ -69,7 +70,8 @@ struct Link {
 /// What is asked through.
 pub(super) enum Sender {
     Http(http1::SendRequest<Full<Bytes>>),
-    Grpc(http2::SendRequest<Full<Bytes>>),
+    /// And what drives the connection, which ends with what it was closed for.
+    Grpc(http2::SendRequest<Full<Bytes>>, JoinHandle<hyper::Result<()>>),
 }
 
 impl Connection {
@@ -95,7 +97,7 @@ impl Connection {
             Location::Socket(_) => "localhost".to_owned(),
         };
         let secure = address.is_secure();
-        let has_asides = secure || matches!(sender, Sender::Grpc(_));
+        let has_asides = secure || matches!(sender, Sender::Grpc(..));
         Ok(Self { link: Some(Link { sender, socket, runtime }), host, secure, timeout: limit, has_asides })
     }
 
@@ -109,7 +111,7 @@ impl Connection {
         let Link { sender, runtime, .. } = &mut link;
         let request = match sender {
             Sender::Http(_) => self.by_http(ask)?,
-            Sender::Grpc(_) => self.by_grpc(ask)?,
+            Sender::Grpc(..) => self.by_grpc(ask)?,
         };
         let exchanged =
             runtime.block_on(async { timeout(self.timeout, sender.exchange(request, limit)).await });
@@ -186,9 +188,20 @@ impl Sender {
                 let refused = (status != StatusCode::OK).then(words);
                 Ok(Reply { refused, header: header.transpose()?, body })
             }
-            Self::Grpc(sender) => {
-                sender.ready().await.map_err(told)?;
-                let response = sender.send_request(request).await.map_err(told)?;
+            Self::Grpc(sender, driven) => {
+                let answered = async {
+                    sender.ready().await?;
+                    sender.send_request(request).await
+                };
+                let response = match answered.await {
+                    Ok(response) => response,
+                    Err(error) => {
+                        return Err(match timeout(ASIDE, driven).await {
+                            Ok(Ok(Err(cause))) => told(cause),
+                            _ => told(error),
+                        });
+                    }
+                };
                 let (status, headers, body, trailers) = whole(response, FRAME + limit).await?;
                 let ended = trailers.as_ref().and_then(ended).or_else(|| ended(&headers));
                 let refused = match ended {
@@ -207,7 +220,7 @@ impl Sender {
     fn is_closed(&self) -> bool {
         match self {
             Self::Http(sender) => sender.is_closed(),
-            Self::Grpc(sender) => sender.is_closed(),
+            Self::Grpc(sender, _) => sender.is_closed(),
         }
     }
 }

@@ -137,8 +137,7 @@ async fn start(io: impl Read + Write + Unpin + Send + 'static, protocol: Protoco
             let mut builder = http2::Builder::new(TokioExecutor::new());
             let (sender, connection) =
                 builder.max_header_list_size(MAX_HEAD).handshake(io).await.map_err(told)?;
-            tokio::spawn(async { drop(connection.await) });
-            Ok(Sender::Grpc(sender))
+            Ok(Sender::Grpc(sender, tokio::spawn(connection)))
         }
     }
 }
