@@ -13,7 +13,7 @@ use tonic_prost::{ProstCodec, ProstEncoder};
 /// Fields of a message, its tensors and their contents one by one; a hundred times what any model here has.
 const MAX_FIELDS: usize = 4096;
 
-/// The codec of prost, which reads messages of up to [`MAX_FIELDS`].
+/// The codec of prost, which reads messages of up to 4096 fields.
 #[derive(Debug)]
 pub struct Bounded<T, U>(PhantomData<(T, U)>);
 
