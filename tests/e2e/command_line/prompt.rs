@@ -198,15 +198,24 @@ fn a_promise_that_cannot_be_kept_is_a_refusal() {
     assert_eq!(code(&place.weir(&["plan"])), Some(2));
 }
 
-#[test]
-fn a_full_disk_is_an_error_and_no_panic() {
-    let place = deployment();
-    for arguments in [&["check"][..], &["completions", "bash"], &["profile", "--quick"], &["plan"]] {
+/// Commands that print, which they do in different ways.
+fn printing(place: &Deployment) -> impl Iterator<Item = (&'static [&'static str], Command)> {
+    let all: [&'static [&'static str]; 4] =
+        [&["check"], &["completions", "bash"], &["profile", "--quick"], &["plan"]];
+    all.into_iter().map(|arguments| {
         let mut command = Command::new(weir());
         command.args(arguments);
         if arguments[0] != "completions" {
             command.arg(place.config());
         }
+        (arguments, command)
+    })
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_no_panic() {
+    let place = deployment();
+    for (arguments, mut command) in printing(&place) {
         let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has one");
         let output = command.stdout(full).output().expect("weir can be run");
         let message = stderr(&output);
@@ -222,12 +231,7 @@ fn a_full_disk_is_an_error_and_no_panic() {
 #[test]
 fn who_reads_no_more_ends_a_program_without_a_word() {
     let place = deployment();
-    for arguments in [&["check"][..], &["completions", "bash"], &["profile", "--quick"], &["plan"]] {
-        let mut command = Command::new(weir());
-        command.args(arguments);
-        if arguments[0] != "completions" {
-            command.arg(place.config());
-        }
+    for (arguments, mut command) in printing(&place) {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let output = command.stdout(writer).output().expect("weir can be run");
