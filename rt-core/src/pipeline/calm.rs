@@ -19,8 +19,8 @@ use crate::scheduler::few::Few;
 pub(super) struct Calm {
     /// Counts what has to be waited out.
     breaks: u64,
-    /// Of each stage that `c_i` is over: the workers whose batch ran then and has not ended, and how many they are.
-    since: Vec<Option<(Few, usize)>>,
+    /// Of each stage that `c_i` is over: the workers whose batch ran then and has not ended.
+    since: Vec<Option<Few>>,
 }
 
 impl Calm {
@@ -39,22 +39,19 @@ impl Calm {
 
     /// Whether a stage is to be looked at: `c_i` is to come, and all is over that the parents ran.
     pub(super) fn is_next(&self, stage: usize, parents: Parents) -> bool {
-        let over = |parent: usize| self.since[parent].is_some_and(|(_, left)| left == 0);
+        let over = |parent: usize| self.since[parent].is_some_and(|busy| busy.is_empty());
         self.since[stage].is_none() && parents.iter().all(over)
     }
 
     /// Now is `c_i`, and these workers run.
     pub(super) fn note(&mut self, stage: usize, busy: Few) {
-        self.since[stage] = Some((busy, busy.count()));
+        self.since[stage] = Some(busy);
     }
 
     /// A batch of a stage has ended.
     pub(super) fn end(&mut self, stage: usize, worker: usize) {
-        if let Some((few, left)) = &mut self.since[stage]
-            && few.has(worker)
-        {
-            few.set(worker, false);
-            *left -= 1;
+        if let Some(busy) = &mut self.since[stage] {
+            busy.set(worker, false);
         }
     }
 
@@ -65,6 +62,6 @@ impl Calm {
 
     /// Whether all that ran at any `c_i` has ended as well.
     pub(super) fn has_ended(&self) -> bool {
-        self.since.iter().all(|since| since.is_some_and(|(_, left)| left == 0))
+        self.since.iter().all(|since| since.is_some_and(|busy| busy.is_empty()))
     }
 }

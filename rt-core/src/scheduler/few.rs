@@ -13,6 +13,11 @@ impl Few {
         Some(index * 64 + word.trailing_zeros() as usize)
     }
 
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
+
     pub(crate) fn has(&self, number: usize) -> bool {
         self.0[number / 64] >> (number % 64) & 1 == 1
     }
@@ -51,6 +56,7 @@ mod tests {
                 if there { set.insert(number) } else { set.remove(&number) };
                 prop_assert!(few.eq(set.iter().copied()));
                 prop_assert_eq!(few.first(), set.first().copied());
+                prop_assert_eq!(few.is_empty(), set.is_empty());
                 prop_assert_eq!(few.has(number), there);
             }
         }

@@ -45,8 +45,8 @@ pub(super) struct Crew {
     spent_by: Box<[Span]>,
     /// The margin once it is forgotten.
     after: Span,
-    /// All was calm since the last batch that ran over: the workers whose batch ran then and has not ended, and how many they are.
-    calm: Option<(Few, usize)>,
+    /// All was calm since the last batch that ran over: the workers whose batch ran then and has not ended.
+    calm: Option<Few>,
     /// Batches have run over by more.
     harmed: bool,
     /// What ran over has been forgotten, and [`Crew::take_forgotten`] has not told.
@@ -125,12 +125,9 @@ impl Crew {
     /// What `worker` ran is over, in time or for good.
     #[inline]
     fn is_over(&mut self, worker: WorkerId) {
-        if let Some((few, left)) = &mut self.calm
-            && few.has(worker)
-        {
-            few.set(worker, false);
-            *left -= 1;
-            if *left == 0 {
+        if let Some(busy) = &mut self.calm {
+            busy.set(worker, false);
+            if busy.is_empty() {
                 self.forget();
             }
         }
@@ -203,9 +200,9 @@ impl Crew {
         }
         let mut busy = Few::default();
         let running = self.running.iter().enumerate().filter(|(_, running)| running.is_some());
-        let count = running.map(|(worker, _)| busy.set(worker, true)).count();
-        self.calm = Some((busy, count));
-        if count == 0 {
+        running.for_each(|(worker, _)| busy.set(worker, true));
+        self.calm = Some(busy);
+        if busy.is_empty() {
             self.forget();
         }
     }
