@@ -14,7 +14,7 @@ if [ -z "${ORT_DYLIB_PATH:-}" ]; then
 fi
 cargo=${CARGO:-cargo}
 engines=ort-cuda,ort-tensorrt,tract-cuda
-WEIR_TEST_ENGINES=$engines $cargo test -p weir-engine --features tract-cuda conformance
+WEIR_TEST_ENGINES="$engines,ort-cuda apart,tract-cuda apart" $cargo test -p weir-engine --features tract-cuda conformance
 $cargo build --release -p weir -p weir-lab --features weir/tract-cuda,weir-lab/tract-cuda
 ./tests/bench/engines.py --weir "${CARGO_TARGET_DIR:-target}/release/weir" --engines $engines \
     --models digits-xxl,squeezenet,resnet50 --batches 1,2,4,8,16,32,64

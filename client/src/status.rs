@@ -186,6 +186,9 @@ pub struct Service {
     pub running: usize,
     /// The latest dispatch so far.
     pub guard_seen_ns: u64,
+    /// Batches so far that took longer than they may, also where that broke no promise.
+    #[serde(default)]
+    pub overruns: u64,
     /// Stalls so far that the promise held through, as declared.
     #[serde(default)]
     pub stalls_seen: u64,

@@ -180,7 +180,7 @@ fn null(place: &Path, doors: &str) -> Server {
     let text = format!(
         "[daemon]\nsocket = \"weir.sock\"\nprofile = \"null.profile.json\"\nrealtime = false\nbus = \"off\"\nmax-clients = 1024\n\
          [daemon.oip]\n{doors}\n\
-         [[service]]\nname = \"null\"\nengine = \"simulated\"\ndeadline = \"10s\"\nguard = \"5s\"\nhandover = \"1us\"\nqueue = 65536\n\
+         [[service]]\nname = \"null\"\nengine = \"simulated\"\ndeadline = \"10s\"\nguard = \"5s\"\nhandover = \"1us\"\nqueue = 512\nstreams = 512\n\
          max-batch = 1\nsimulated = {{ times = [\"0ms\"], input = {VALUES}, output = {VALUES} }}\n"
     );
     serve(place, &text)

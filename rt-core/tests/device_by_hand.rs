@@ -112,7 +112,10 @@ fn what_ran_over_before_a_batch_began_counts_until_it_has_ended() {
         }
         run.advance(8, true);
         assert!(run.causes.is_empty() && run.served == [2, 0], "{:?}, {:?}", run.causes, run.served);
+        let overruns = |run: &Run| [0, 1].map(|s| run.device.service(s).overruns());
+        assert_eq!(overruns(&run), [1, 0], "nobody is told, but it is counted");
         run.drain();
+        assert_eq!(overruns(&run), [1, 1]);
         let told: HashSet<_> = run.causes.iter().map(|&(at, service, _)| (at, service)).collect();
         assert!([(9, 0), (9, 1)].iter().all(|of| told.contains(of)), "{:?}", run.causes);
         assert_eq!(run.missed, [(10, 1, true)]);

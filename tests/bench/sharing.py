@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Several services on one worker for minutes, beside floods, and the same services with a worker each on the same core.
+"""Several services on one worker for minutes, beside floods, and the same services with a worker each on the same core or GPU.
 
-    sharing.py [--weir target/release/weir] [--seconds 600] [--core 1] [--engine ort-cpu|tract] [--models FOLDER]
-               [--deadlines 150,200,300,500] [--guard 30]
+    sharing.py [--weir target/release/weir] [--seconds 600] [--core 1 | --gpu 0] [--engine ort-cpu|tract|ort-cuda] [--models FOLDER]
+               [--deadlines 150,200,300,500] [--guard 30] [--max-batch 2] [--sides 64,100,160,256]
 
-Four networks of `models/convolution.py` run on one thread, from some 2 ms to some 30 ms a request. Each service has a reserved
+Four networks of `models/convolution.py` run on one thread, from some 2 ms to some 30 ms a request, or on a GPU. Each service has a reserved
 stream, never two misses in a row, at 0.95 of what `weir certify` says all of them may send together; three of them are flooded
 as best effort with twice what the worker could do for one alone. Then the same streams and floods meet four services with a
-worker each, all on that core: each is planned as if it were alone there, which nobody checks. Requests come from the other
+worker each, all on that core or GPU: each is planned as if it were alone there, which nobody checks. Requests come from the other
 cores. Real-time throttling must be off (sysctl kernel.sched_rt_runtime_us=-1): a core that is always busy is held up by it.
 Prints tables in Markdown. Needs the files of models/convolution.py in FOLDER, by default images in the target folder, or what
 makes them there: NumPy and onnx (`tests/deps.sh bench FOLDER`).
@@ -25,8 +25,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 LOAD, SHARE = 0.95, 0.1
-# The side of the images that each reads.
-SERVICES = {"stop": 64, "track": 100, "lanes": 160, "scene": 256}
+SERVICES = ["stop", "track", "lanes", "scene"]
 FLOODED = ["stop", "track", "scene"]
 CONFIG = """
 [daemon]
@@ -43,7 +42,7 @@ clean = "1s"
 DEVICE = """
 [[device]]
 name = "core"
-cores = [{core}]
+{place}
 """
 SERVICE = """
 [[service]]
@@ -54,7 +53,7 @@ engine = "{engine}"
 deadline = "{deadline}ms"
 guard = "{guard}ms"
 queue = 4096
-max-batch = 2
+max-batch = {batch}
 [[service.stream]]
 name = "line"
 constraints = [{{ row-miss = 1 }}]
@@ -67,12 +66,13 @@ def config(folder, args, periods, shared, scale=1.0):
     library = TARGET / "onnxruntime/libonnxruntime.so" if args.library is None else args.library.resolve()
     library = f'onnxruntime = "{library}"' if args.engine.startswith("ort") else ""
     text = CONFIG.format(folder=folder, models=args.models, library=library)
-    text += DEVICE.format(core=args.core) if shared else ""
-    place = 'device = "core"' if shared else f"cores = [{args.core}]"
-    for (name, side), deadline in zip(SERVICES.items(), args.deadlines):
+    place = f"cores = [{args.core}]" if args.gpu is None else f"gpu = {args.gpu}"
+    text += DEVICE.format(place=place) if shared else ""
+    place = 'device = "core"' if shared else place
+    for name, side, deadline in zip(SERVICES, args.sides, args.deadlines):
         # Who sends faster is late by less: that is what the certificate's scale means.
         arrivals = {"period": int(1e6 * periods[name] / scale), "jitter": int(1e3 * args.guard / scale)}
-        fields = {"engine": args.engine, "deadline": deadline, "guard": args.guard, **arrivals}
+        fields = {"engine": args.engine, "deadline": deadline, "guard": args.guard, "batch": args.max_batch, **arrivals}
         text += SERVICE.format(name=name, place=place, side=side, **fields)
     path = folder / ("shared.toml" if shared else "apart.toml")
     path.write_text(text)
@@ -89,7 +89,7 @@ def run(*command, check=True):
 
 def played(args, path, socket, rates, floods):
     """Serves `path` and loads it: the report on each reserved stream, and what the floods got."""
-    others = os.sched_getaffinity(0) - {args.core} or {args.core}
+    others = os.sched_getaffinity(0) - {args.core if args.gpu is None else None} or {args.core}
     daemon = subprocess.Popen([args.weir, "serve", "--quiet", path])
     try:
         while not socket.exists():
@@ -133,22 +133,26 @@ def main():
     args.add_argument("--weir", type=lambda text: pathlib.Path(text).resolve(), default=ROOT / "target/release/weir")
     args.add_argument("--seconds", type=int, default=600)
     args.add_argument("--core", type=int, default=1)
+    args.add_argument("--gpu", type=int, help="instead of a core")
     args.add_argument("--engine", default="ort-cpu")
+    args.add_argument("--max-batch", type=int, default=2)
     args.add_argument("--library", type=pathlib.Path, help="of ONNX Runtime, if not what tests/fetch.sh has fetched")
     args.add_argument("--models", type=lambda text: pathlib.Path(text).resolve(), default=TARGET / "images")
+    args.add_argument("--limit", default="1m", help="for which the models are profiled at most")
+    args.add_argument("--sides", type=lambda text: text.split(","), default=[64, 100, 160, 256], help="of the images that each reads")
     args.add_argument("--deadlines", type=lambda text: text.split(","), default=[150, 200, 300, 500], help="in ms")
     args.add_argument("--guard", type=float, default=30, help="in ms, of all, and how late the reserved streams may be")
     args = args.parse_args()
     if not (args.models / "manifest.toml").exists():
-        run(sys.executable, ROOT / "models/convolution.py", args.models)
+        run(sys.executable, ROOT / "models/convolution.py", args.models, "--sides", ",".join(map(str, args.sides)))
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         first = config(folder, args, dict.fromkeys(SERVICES, 10.0), shared=True)
-        run(args.weir, "profile", first, "--limit", "1m")
+        run(args.weir, "profile", first, "--limit", args.limit)
         times = {entry["model"]: entry["batches"][0] for entry in json.loads((folder / "profile.json").read_text())["entries"]}
         print("| service | model | deadline | median | P(1) |\n|---|---|---:|---:|---:|")
         bounds, medians = {}, {}
-        for (name, side), deadline in zip(SERVICES.items(), args.deadlines):
+        for name, side, deadline in zip(SERVICES, args.sides, args.deadlines):
             one = times[f"image-{side}"]
             bounds[name], medians[name] = one["bound_ns"] / 1e9, one["p50_ns"] / 1e9
             print(f"| {name} | image-{side} | {deadline} ms | {1e3 * medians[name]:.1f} ms | {1e3 * bounds[name]:.1f} ms |")
@@ -173,7 +177,8 @@ def main():
         if reports is None:
             print("\nWith a worker each the same streams are refused.")
         else:
-            table(f"A worker each on the same core, {args.seconds} s", reports)
+            place = "core" if args.gpu is None else "GPU"
+            table(f"A worker each on the same {place}, {args.seconds} s", reports)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,7 @@ pub fn of(service: &Service) -> Told {
         waiting: view.waiting(),
         running: view.running(),
         guard_seen_ns: late.as_nanos(),
+        overruns: standing.overruns,
         stalls_seen: standing.stalls,
         stall_misses: standing.stall_misses,
         tolerance_ns: standing.tolerance.as_nanos(),

@@ -110,6 +110,7 @@ impl Scheduler {
         time: Option<Span>,
     ) {
         let (bound, held) = (due.since(started), now.since(started));
+        self.overruns += u64::from(time.is_some_and(|time| time > bound));
         match time {
             _ if reported => self.is_relieved(now),
             Some(time) if time <= bound => self.raise_late(now, bound, held),

@@ -114,6 +114,8 @@ pub struct Scheduler {
     /// The latest dispatch, and the longest part of a batch's time outside the engine.
     worst_delay: Span,
     worst_handover: Span,
+    /// Batches whose engine took longer than it may.
+    overruns: u64,
     /// Of what is lost rarely, if that is declared.
     stalls: Option<StallMonitor>,
     /// Whether constraints absorb what that makes miss, and how many requests that had to be served were.
@@ -172,6 +174,7 @@ impl Scheduler {
             changed: false,
             worst_delay: Span::ZERO,
             worst_handover: Span::ZERO,
+            overruns: 0,
             stalls: config.stalls.map(StallMonitor::new),
             absorbs: config.absorbs().is_some(),
             absorbed: 0,
@@ -247,6 +250,7 @@ impl Scheduler {
     #[inline(never)]
     fn ended_late(&mut self, now: Instant, (started, due, reported): (Instant, Instant, bool), time: Span) {
         let (bound, held) = (due.since(started), now.since(started));
+        self.overruns += u64::from(time > bound);
         match time > bound {
             _ if !reported && (self.is_excused() || self.has_stalled(started, due, now)) => {}
             true => self.overran(now, (started, due, reported), time),
@@ -331,6 +335,13 @@ impl Scheduler {
     pub fn stream_counts(&self, id: StreamId) -> Option<(StreamCounts, Option<u32>)> {
         let stream = self.streams.get(id)?;
         Some((stream.counts, stream.left))
+    }
+
+    /// Batches that have ended so far and whose engine took longer than it may, also where that broke no assumption: within what the
+    /// tests of shared workers leave for it, or as a declared stall.
+    #[must_use]
+    pub fn overruns(&self) -> u64 {
+        self.overruns
     }
 
     /// Stalls so far that were declared ([`SchedulerConfig::stalls`]), and so are no breach of an assumption.

@@ -4,7 +4,7 @@
 
 use rt_core::{Instant, Span};
 
-use super::{Buffers, EngineError, ModelSpec, RunMode, Runner};
+use super::{Buffers, EngineError, EngineKind, ModelSpec, RunMode, Runner};
 use weir_os::clock;
 
 /// Up to here every batch size is timed; above, the powers of two and the largest.
@@ -17,6 +17,9 @@ const ROUNDS_BUDGET: Span = Span::from_millis(500);
 /// What can run the first `batch` requests of its buffers either way.
 pub(super) trait BothWays {
     fn buffers(&mut self) -> &mut Buffers;
+
+    /// What computes.
+    fn kind(&self) -> EngineKind;
 
     /// How a batch of 1, 2, … is run once it is loaded; at least one.
     fn modes(&self) -> &[RunMode];
@@ -43,7 +46,16 @@ impl<E: BothWays + Send> Runner for E {
 
     fn run(&mut self, batch: usize) -> Result<(), EngineError> {
         BothWays::buffers(self).check(batch)?;
-        self.run_as(self.mode(batch), batch)
+        let error = match self.run_as(self.mode(batch), batch) {
+            Err(error) if self.kind().uses_cuda() => error,
+            ran => return ran,
+        };
+        // A kernel that reached beyond its memory has cost this process all that it had on the GPU: then nothing runs here any more.
+        BothWays::buffers(self).clear(0..1);
+        match self.run_as(RunMode::Batched, 1) {
+            Ok(()) => Err(error),
+            Err(_) => Err(EngineError::Lost { what: "what the process has on its GPU".to_owned(), reason: error.to_string() }),
+        }
     }
 
     fn mode(&self, batch: usize) -> RunMode {
@@ -130,6 +142,18 @@ pub(super) fn timed_sizes(max_batch: usize) -> Vec<usize> {
     (1..=max_batch).filter(|&b| b <= DENSE_SIZES || b.is_power_of_two() || b == max_batch).collect()
 }
 
+/// The powers of two up to `max_batch`, and that.
+pub(super) fn doubling_sizes(max_batch: usize) -> Vec<usize> {
+    (1..=max_batch).filter(|&b| b.is_power_of_two() || b == max_batch).collect()
+}
+
+/// Whether what is compiled for batches of `size` is run by any batch: in these modes, where there is something for each of these `sizes`,
+/// rising, and a batch is run by the next larger one.
+pub(super) fn is_used(modes: &[RunMode], size: usize, sizes: &[usize]) -> bool {
+    let below = sizes.iter().rev().find(|&&b| b < size).copied().unwrap_or(0);
+    modes[below..size].contains(&RunMode::Batched)
+}
+
 /// The least times in nanoseconds of a full batch in one go and one by one, taken turn by turn.
 fn race(
     engine: &mut impl BothWays,
@@ -169,6 +193,10 @@ mod tests {
             &mut self.0
         }
 
+        fn kind(&self) -> EngineKind {
+            EngineKind::Simulated
+        }
+
         fn modes(&self) -> &[RunMode] {
             &[RunMode::Batched]
         }
@@ -197,5 +225,17 @@ mod tests {
         assert_eq!(timed_sizes(16), (1..=16).collect::<Vec<_>>());
         assert_eq!(timed_sizes(40)[14..], [15, 16, 32, 40]);
         assert_eq!(timed_sizes(64)[15..], [16, 32, 64]);
+    }
+
+    #[test]
+    fn what_no_batch_is_run_by_is_not_used() {
+        use RunMode::{Batched, Loop};
+        assert_eq!(doubling_sizes(1), [1]);
+        let sizes = doubling_sizes(12);
+        assert_eq!(sizes, [1, 2, 4, 8, 12]);
+        let mut modes = [Loop; 12];
+        (modes[0], modes[2], modes[8]) = (Batched, Batched, Batched);
+        let used: Vec<_> = sizes.iter().filter(|&&size| is_used(&modes, size, &sizes)).collect();
+        assert_eq!(used, [&1, &4, &12]);
     }
 }

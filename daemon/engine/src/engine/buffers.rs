@@ -1,5 +1,6 @@
 //! The memory in which a batch lies, tensor by tensor.
 
+use std::ops::Range;
 use std::os::fd::AsFd;
 
 use super::memory::{LINE, Memory};
@@ -151,6 +152,17 @@ impl Buffers {
         let block = self.inputs[tensor];
         assert!(index < self.max_batch && at <= block.each && bytes.len() <= block.each - at);
         self.memory.write(block.start(index) + at, bytes);
+    }
+
+    /// Makes the inputs of these requests zeros.
+    ///
+    /// # Panics
+    /// If they are beyond the batch.
+    pub(super) fn clear(&mut self, requests: Range<usize>) {
+        assert!(requests.end <= self.max_batch);
+        for block in &self.inputs {
+            self.memory.clear(block.start(requests.start), requests.len() * block.each);
+        }
     }
 
     /// Makes up input `tensor`, of that type, for the first `batch` requests; see `fill_tensor`.

@@ -54,6 +54,11 @@ impl EngineKind {
         }
     }
 
+    /// Whether it computes on an NVIDIA GPU. What goes wrong in a kernel there can cost a process all that it has on the GPU.
+    pub fn uses_cuda(self) -> bool {
+        matches!(self, Self::TractCuda | Self::OrtCuda | Self::OrtTensorrt)
+    }
+
     /// Whether it computes on devices that have numbers.
     pub fn has_devices(self) -> bool {
         matches!(self, Self::TractCuda | Self::OrtCuda | Self::OrtTensorrt | Self::OrtOpenvino)

@@ -75,6 +75,16 @@ impl Memory {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 
+    /// Writes `length` zeros.
+    ///
+    /// # Panics
+    /// If they reach beyond the memory.
+    pub(super) fn clear(&mut self, at: usize, length: usize) {
+        let to = self.range_mut(at, length);
+        // SAFETY: as for `write`.
+        unsafe { std::ptr::write_bytes(to, 0, length) };
+    }
+
     /// Copies `length` bytes within the memory.
     ///
     /// # Panics

@@ -343,6 +343,17 @@ impl ModelSpec {
         bytes
     }
 
+    /// A request whose tensors look random, the same for the same `seed`.
+    pub fn made_up_request(&self, seed: u64) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(packed_len(self.request()));
+        for input in self.request() {
+            let at = bytes.len().next_multiple_of(tensor::PACKING);
+            bytes.resize(at + input.bytes(), 0);
+            fill_tensor(seed, input.data_type, &mut bytes[at..]);
+        }
+        bytes
+    }
+
     /// Bytes of its files, which each worker loads; 0 for one that is simulated.
     pub fn file_bytes(&self) -> u64 {
         let paths = [&self.path].into_iter().chain(self.external.iter().map(|file| &file.path));

@@ -21,7 +21,7 @@ use weir_oip::remote::{Metadata, printable};
 
 use super::batching::{BothWays, choose_modes, loop_modes};
 use super::layout::Layout;
-use super::{Address, Backend, Buffers, EngineError, ModelSpec, Remote, RunMode, Side, sha256_hex};
+use super::{Address, Backend, Buffers, EngineError, EngineKind, ModelSpec, Remote, RunMode, Side, sha256_hex};
 use connection::{Connection, Reply};
 use dialect::{Dialect, Question};
 use signature::Signature;
@@ -204,6 +204,10 @@ impl OipRunner {
 }
 
 impl BothWays for OipRunner {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Oip
+    }
+
     fn buffers(&mut self) -> &mut Buffers {
         &mut self.buffers
     }

@@ -3,21 +3,28 @@
 //!
 //! A session computes any batch size, on the buffers in place. It has one thread, the worker's own: a second one
 //! would run beside the cores that the promise counts.
+//!
+//! With CUDA a convolution is planned anew whenever it meets another shape than the last time (`Conv::UpdateState` of ONNX Runtime, which
+//! has cuDNN search), which takes several times as long as to run it. A model with some gets a session for each power of two instead, which
+//! meets no other batch: what is smaller is filled up with zeros.
 
 mod call;
 mod library;
 mod provider;
+#[cfg(test)]
+mod tests;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ::ort::session::Session;
 use ::ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use ::ort::sys::ONNXTensorElementDataType as ElementType;
 
-use super::batching::{BothWays, choose_modes, loop_modes};
+use super::batching::{BothWays, choose_modes, doubling_sizes, is_used, loop_modes};
 use super::files::ModelFile;
 use super::signature::{check_output_shape, decode, has_symbolic_batch};
-use super::{Backend, Buffers, DataType, EngineError, Files, ModelSpec, RunMode, Side};
+use super::{Backend, Buffers, DataType, EngineError, EngineKind, Files, ModelSpec, RunMode, Side};
 use call::Call;
 use library::Library;
 
@@ -31,10 +38,12 @@ pub(super) fn environment() -> Result<&'static ::ort::environment::Environment, 
     library::open(&backend).map(|library| &library.environment)
 }
 
-/// A model in a session of ONNX Runtime.
+/// A model in a session of ONNX Runtime, or in several.
 pub(super) struct OrtRunner {
+    kind: EngineKind,
     buffers: Buffers,
-    call: Call,
+    /// By the largest batch that each is for, rising. If there are several, that is the only one it runs, and the first is for 1.
+    calls: Vec<(usize, Call)>,
     /// `modes[b - 1]`: how a batch of `b` is run.
     modes: Vec<RunMode>,
 }
@@ -53,15 +62,21 @@ impl OrtRunner {
         let file = files.read(backend, spec)?;
         let batched = has_symbolic_batch(spec, &decode(spec, backend.kind, &file.bytes)?)?;
         let largest = if batched { max_batch } else { 1 };
-        let session = session(library, backend, spec, file, largest)?;
-        provider::check(backend, spec, &session)?;
-        let call = Call::new(session, spec)?;
-        let mut runner = Self { buffers, call, modes: loop_modes(max_batch) };
+        let first = session(library, backend, spec, file, largest)?;
+        let several = provider::check(backend, spec, &first)?.plans_for_one_shape;
+        let sizes = if several && batched { doubling_sizes(max_batch) } else { vec![max_batch] };
+        let mut calls = vec![(sizes[0], Call::new(first, spec)?)];
+        for &size in sizes[1..].iter().filter(|&&size| modes.is_none_or(|modes| is_used(modes, size, &sizes))) {
+            calls.push((size, Call::new(session(library, backend, spec, file, size)?, spec)?));
+        }
+        let mut runner = Self { kind: backend.kind, buffers, calls, modes: loop_modes(max_batch) };
         runner.check_outputs(spec, 1)?;
         if batched && modes.is_none() {
             runner.check_outputs(spec, max_batch)?;
         }
         runner.modes = choose_modes(&mut runner, spec, batched, modes)?;
+        let modes = &runner.modes;
+        runner.calls.retain(|(size, _)| *size == sizes[0] || is_used(modes, *size, &sizes));
         Ok(runner)
     }
 
@@ -82,9 +97,11 @@ impl OrtRunner {
 
     /// Runs a batch on zeros to see that its outputs have the types and shapes of the manifest.
     fn check_outputs(&mut self, spec: &ModelSpec, batch: usize) -> Result<(), EngineError> {
-        let found = self.call.output_types(&mut self.buffers, batch).map_err(|error| {
+        let (call, requests) = of_size(&mut self.calls, 0..batch);
+        let found = call.output_types(&mut self.buffers, requests.len()).map_err(|error| {
             EngineError::Compile { model: spec.name.clone(), batch, reason: error.to_string() }
         })?;
+        let batch = requests.len();
         for (tensor, (data_type, shape)) in spec.outputs.iter().zip(found) {
             if data_type != call::element_type(tensor.data_type) {
                 let (model, side) = (spec.name.clone(), Side::Output);
@@ -103,6 +120,10 @@ impl BothWays for OrtRunner {
         &mut self.buffers
     }
 
+    fn kind(&self) -> EngineKind {
+        self.kind
+    }
+
     fn modes(&self) -> &[RunMode] {
         &self.modes
     }
@@ -113,13 +134,24 @@ impl BothWays for OrtRunner {
             RunMode::Loop | RunMode::Simulated => 1,
         };
         for first in (0..batch).step_by(step) {
-            if let Err(error) = self.call.run(&mut self.buffers, first..first + step) {
+            let asked = first..first + step;
+            let (call, requests) = of_size(&mut self.calls, asked.clone());
+            self.buffers.clear(asked.end..requests.end);
+            if let Err(error) = call.run(&mut self.buffers, requests) {
                 let model = self.buffers.model().to_owned();
                 return Err(EngineError::Run { model, batch: step, reason: error.to_string() });
             }
         }
         Ok(())
     }
+}
+
+/// What runs these requests of a batch, and which it then runs: beyond them those that it is filled up with.
+fn of_size(calls: &mut [(usize, Call)], asked: Range<usize>) -> (&mut Call, Range<usize>) {
+    let (several, place) = (calls.len() > 1, calls.partition_point(|(size, _)| *size < asked.len()));
+    let (size, call) = &mut calls[place];
+    let end = if several { asked.start + *size } else { asked.end };
+    (call, asked.start..end)
 }
 
 fn type_name(found: ElementType) -> String {

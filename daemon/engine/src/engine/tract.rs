@@ -18,16 +18,15 @@ use std::sync::Arc;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_core::runtime::DefaultRuntime;
 
-#[cfg(feature = "tract-cuda")]
-use super::EngineKind;
-use super::batching::{BothWays, choose_modes, loop_modes, timed_sizes};
+use super::batching::{BothWays, choose_modes, is_used, loop_modes, timed_sizes};
 use super::layout::Layout;
-use super::{Backend, Buffers, EngineError, Files, ModelSpec, RunMode, Side};
+use super::{Backend, Buffers, EngineError, EngineKind, Files, ModelSpec, RunMode, Side};
 use source::Source;
 
 /// A model compiled for all batch sizes up to its largest.
 #[derive(Debug)]
 pub(super) struct TractRunner {
+    kind: EngineKind,
     buffers: Buffers,
     /// By rising batch size; the first is for batch 1 and always there.
     plans: Vec<Plan>,
@@ -48,18 +47,19 @@ impl TractRunner {
         let file = files.read(backend, spec)?;
         let runtime = runtime(backend)?;
         let mut source = Source::parse(backend.kind, spec, file)?;
+        let sizes = timed_sizes(max_batch);
         let mut plans = vec![source.compile(runtime, 1)?];
         plans[0].check(backend, spec)?;
         if source.batched {
-            let wanted = |b: usize| modes.is_none_or(|modes| uses_plan(modes, b, max_batch));
-            for b in timed_sizes(max_batch).into_iter().skip(1).filter(|b| wanted(*b)) {
+            let wanted = |b: usize| modes.is_none_or(|modes| is_used(modes, b, &sizes));
+            for &b in sizes[1..].iter().filter(|b| wanted(**b)) {
                 plans.push(source.compile(runtime, b)?);
             }
         }
-        let mut runner = Self { buffers, plans, modes: loop_modes(max_batch) };
+        let mut runner = Self { kind: backend.kind, buffers, plans, modes: loop_modes(max_batch) };
         runner.modes = choose_modes(&mut runner, spec, source.batched, modes)?;
         let modes = &runner.modes;
-        runner.plans.retain(|plan| plan.batch == 1 || uses_plan(modes, plan.batch, max_batch));
+        runner.plans.retain(|plan| plan.batch == 1 || is_used(modes, plan.batch, &sizes));
         Ok(runner)
     }
 }
@@ -79,6 +79,10 @@ impl TractRunner {
 impl BothWays for TractRunner {
     fn buffers(&mut self) -> &mut Buffers {
         &mut self.buffers
+    }
+
+    fn kind(&self) -> EngineKind {
+        self.kind
     }
 
     fn modes(&self) -> &[RunMode] {
@@ -195,13 +199,6 @@ fn runtime(backend: &Backend) -> Result<&'static dyn Runtime, EngineError> {
         EngineKind::TractCuda => cuda::runtime(backend),
         _ => Ok(&DefaultRuntime),
     }
-}
-
-/// Whether the plan for `size` is run by any batch size, given all modes.
-fn uses_plan(modes: &[RunMode], size: usize, max_batch: usize) -> bool {
-    let sizes = timed_sizes(max_batch);
-    let below = sizes.iter().rev().find(|&&b| b < size).copied().unwrap_or(0);
-    modes[below..size].contains(&RunMode::Batched)
 }
 
 #[cfg(test)]

@@ -6,19 +6,24 @@ use super::group::Subject;
 use super::machine::{Causes, Watch};
 use super::rehearsed::Rehearsed;
 use weir_engine::{
-    DataType, Engine, EngineError, EngineKind, Isolation, Place, RunMode, Runner, Task, isolate, load,
+    Engine, EngineError, EngineKind, Isolation, Place, RunMode, Runner, Task, isolate, load,
 };
 use weir_os::clock;
 
 /// A batch that takes longer than this is given up, where that can be seen from outside.
 const PATIENCE: Span = Span::from_millis(600_000);
 
+/// So many made-up requests are gone through in turns.
+const REQUESTS: u64 = 4;
+
 /// A model on a worker's thread.
 pub(super) struct Bench {
     runner: Box<dyn Runner>,
-    /// The types of its inputs.
-    inputs: Vec<DataType>,
-    /// What is done beside it, and is timed as well.
+    /// Made-up requests, taken in turns, and the state before each.
+    requests: Vec<Vec<u8>>,
+    state: Vec<u8>,
+    answer: Vec<u8>,
+    /// What a stage does beside it.
     rehearsed: Option<Rehearsed>,
     runs: u64,
     watch: Watch,
@@ -49,10 +54,10 @@ impl Bench {
                 isolate(&[task], place)?.pop().ok_or_else(lost)?
             }
         };
-        let inputs = subject.spec.inputs.iter().map(|input| input.data_type).collect();
+        let requests = (0..REQUESTS).map(|seed| spec.made_up_request(seed)).collect();
         let watch = Watch::new(place.core, runner.process(), max_batch);
         let rehearsed = subject.staging.as_ref().map(Rehearsed::new);
-        Ok(Self { runner, inputs, rehearsed, runs: 0, watch })
+        Ok(Self { runner, requests, state: spec.initial_state(), answer: Vec::new(), rehearsed, runs: 0, watch })
     }
 
     /// How batches of 1 to `max_batch` are run.
@@ -60,33 +65,53 @@ impl Bench {
         (1..=max_batch).map(|batch| self.runner.mode(batch)).collect()
     }
 
-    /// Runs a batch on an input of its own; how long that took, in nanoseconds, and what disturbed it.
+    /// Does with a batch what a worker does: lays its requests side by side, runs it and takes the answers; how long that took, in
+    /// nanoseconds, and what disturbed it.
     ///
     /// # Errors
     /// What the engine reports, and a batch that it was not loaded for.
     pub(super) fn time(&mut self, batch: usize) -> Result<(u64, Causes), EngineError> {
-        let buffers = self.runner.buffers();
-        buffers.check(batch)?;
-        let rehearsed = self.rehearsed.as_mut();
-        if rehearsed.as_ref().is_none_or(|rehearsed| !rehearsed.makes()) {
-            for (tensor, &data_type) in self.inputs.iter().enumerate() {
-                buffers.fill(self.runs, tensor, data_type, batch);
-            }
-        }
+        self.runner.buffers().check(batch)?;
         self.runs += 1;
         let before = self.watch.read();
         let started = clock::now();
-        match rehearsed {
-            None => self.runner.run(batch)?,
-            Some(rehearsed) => {
-                rehearsed.make(self.runs, batch, self.runner.buffers());
-                self.runner.run(batch)?;
-                rehearsed.choose(batch, self.runner.buffers());
-            }
-        }
+        self.lay(batch);
+        self.runner.run(batch)?;
+        self.take(batch);
         let taken = clock::now().since(started);
         let after = self.watch.read();
         Ok((taken.as_nanos(), self.watch.causes(batch, before, after, taken)))
+    }
+
+    fn lay(&mut self, batch: usize) {
+        let buffers = self.runner.buffers();
+        match self.rehearsed.as_mut().filter(|rehearsed| rehearsed.makes()) {
+            Some(rehearsed) => rehearsed.make(self.runs, batch, buffers),
+            None => {
+                for index in 0..batch {
+                    let number = (self.runs as usize).wrapping_add(index) % self.requests.len();
+                    buffers.put(index, &self.requests[number]);
+                    if !self.state.is_empty() {
+                        buffers.put_state(index, &self.state);
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, batch: usize) {
+        let buffers = self.runner.buffers();
+        match &mut self.rehearsed {
+            Some(rehearsed) => rehearsed.choose(batch, buffers),
+            None => {
+                for index in 0..batch {
+                    buffers.get(index, &mut self.answer);
+                    if !self.state.is_empty() {
+                        buffers.get_state(index, &mut self.answer);
+                    }
+                }
+            }
+        }
     }
 }
 

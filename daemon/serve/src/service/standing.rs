@@ -5,7 +5,7 @@ use rt_core::{Alarm, Cause, Fallbacks, Instant, Scheduler, Severity, Span};
 /// Words of the longest name of a stream: 64 bytes.
 const NAME: usize = 8;
 /// Words before the name.
-const HEAD: usize = 21;
+const HEAD: usize = 22;
 /// Words of it all.
 pub(super) const WORDS: usize = HEAD + NAME;
 /// What a new scheduler publishes.
@@ -42,6 +42,8 @@ pub struct Standing {
     pub inhibited_until: Instant,
     /// The latest dispatch, and the longest part of a batch's time outside its engine.
     pub worst_delays: (Span, Span),
+    /// Batches that took longer than they may.
+    pub overruns: u64,
     /// Whether better variants than the base may answer, or on a device what nothing is promised for may go before what is.
     pub shielded: bool,
     /// Batches that have.
@@ -101,6 +103,7 @@ pub(super) fn words(scheduler: &Scheduler, (shielded, ahead): (bool, u64), strea
     for (word, fallback) in words[19..].iter_mut().zip([worker_lost, longer_batches]) {
         *word = fallback.map_or(0, |fallback| 1 + fallback.level as u64);
     }
+    words[21] = scheduler.overruns();
     words
 }
 
@@ -124,6 +127,7 @@ impl Standing {
             breaches: words[7],
             inhibited_until: Instant::from_nanos(words[8]),
             worst_delays: (span(words[9]), span(words[10])),
+            overruns: words[21],
             shielded: words[11] != 0,
             ahead: words[17],
             demoted: words[18] != 0,

@@ -99,6 +99,13 @@ pub(super) fn render(status: &Value) -> String {
         ),
         ("weir_guard_seen_seconds", "gauge", "The latest dispatch so far.", "/guard_seen_ns", 1e-9),
         (
+            "weir_overruns_total",
+            "counter",
+            "Batches that took longer than they may, also where that broke no promise.",
+            "/overruns",
+            1.0,
+        ),
+        (
             "weir_stalls_total",
             "counter",
             "Declared stalls that the promise held through.",

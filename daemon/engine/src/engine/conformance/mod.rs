@@ -23,7 +23,7 @@ pub(super) use onnx::Onnx;
 type Load = fn(&ModelSpec, usize, Option<&[RunMode]>) -> Result<Box<dyn Runner>, EngineError>;
 
 /// Every engine that computes, by name. Those after `EVERYWHERE` need what not every machine has.
-const ENGINES: [(&str, Load); 10] = [
+const ENGINES: [(&str, Load); 12] = [
     ("tract", |spec, max, modes| real(EngineKind::Tract, spec, max, modes)),
     ("tract apart", |spec, max, modes| apart(EngineKind::Tract, spec, max, modes)),
     ("ort-cpu", |spec, max, modes| real(EngineKind::OrtCpu, spec, max, modes)),
@@ -32,7 +32,9 @@ const ENGINES: [(&str, Load); 10] = [
     ("tract by oip over gRPC", remote::by_grpc),
     ("ort-openvino", |spec, max, modes| real(EngineKind::OrtOpenvino, spec, max, modes)),
     ("ort-cuda", |spec, max, modes| real(EngineKind::OrtCuda, spec, max, modes)),
+    ("ort-cuda apart", |spec, max, modes| apart(EngineKind::OrtCuda, spec, max, modes)),
     ("tract-cuda", |spec, max, modes| real(EngineKind::TractCuda, spec, max, modes)),
+    ("tract-cuda apart", |spec, max, modes| apart(EngineKind::TractCuda, spec, max, modes)),
     ("ort-tensorrt", |spec, max, modes| real(EngineKind::OrtTensorrt, spec, max, modes)),
 ];
 
@@ -72,8 +74,15 @@ fn each_engine(case: impl Fn(&Subject)) {
 
 fn under_test() -> Vec<(&'static str, Load)> {
     let Ok(names) = std::env::var("WEIR_TEST_ENGINES") else { return ENGINES[..EVERYWHERE].to_vec() };
-    let known = |name: &str| ENGINES.into_iter().find(|(engine, _)| *engine == name.trim());
-    names.split(',').map(|name| known(name).unwrap_or_else(|| panic!("no engine {name}"))).collect()
+    names.split(',').map(str::trim).map(named).collect()
+}
+
+fn named(name: &str) -> (&'static str, Load) {
+    ENGINES.into_iter().find(|(engine, _)| *engine == name).unwrap_or_else(|| panic!("no engine {name}"))
+}
+
+fn on_every_machine(name: &str) -> bool {
+    ENGINES[..EVERYWHERE].iter().any(|(engine, _)| *engine == name)
 }
 
 fn real(

@@ -25,7 +25,10 @@ fn a_provider_that_is_not_there_is_an_error_that_says_so() {
     let absent =
         EngineKind::ALL.into_iter().filter(|kind| kind.is_onnxruntime() && *kind != EngineKind::OrtCpu);
     for kind in absent.filter(|kind| under_test().iter().all(|(name, _)| *name != kind.to_string())) {
-        let refused = real(kind, &spec, 1, None).err().unwrap_or_else(|| panic!("{kind} must be refused"));
+        let Some(refused) = real(kind, &spec, 1, None).err() else {
+            assert!(Path::new("/proc/driver/nvidia/version").exists(), "{kind} must be refused");
+            continue;
+        };
         let text = refused.to_string();
         for part in
             [&format!("engine {kind}: "), "libonnxruntime.so", "CPUExecutionProvider", "docs/engines.md"]

@@ -81,6 +81,7 @@ pub(super) fn serve(
         let runner = runners.get_mut(model as usize).context("a command for no model")?;
         let reply = match runner.run(batch as usize) {
             Ok(()) => Reply::Done,
+            Err(error @ EngineError::Lost { .. }) => return Err(error.into()),
             Err(error) => Reply::Failed(error.to_string()),
         };
         reply.encode(sequence, &mut packet);

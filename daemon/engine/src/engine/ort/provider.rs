@@ -8,6 +8,8 @@ use super::call::{assigned_nodes, available_providers};
 use super::library::Library;
 use crate::engine::{Backend, EngineError, EngineKind, ModelSpec, placement};
 
+const CUDA_PROVIDER: &str = "CUDAExecutionProvider";
+
 /// The providers to register, the most wanted first; each fails if it cannot be had. The CPU's is always there.
 pub(super) fn wanted(backend: &Backend, spec: &ModelSpec, largest: usize) -> Vec<ExecutionProviderDispatch> {
     let device = backend.device as i32;
@@ -60,14 +62,20 @@ pub(super) fn missing(backend: &Backend, library: &Library, reason: &str) -> Eng
     }
 }
 
+/// What there is to know of how a session runs a model.
+pub(super) struct Checked {
+    /// Whether it makes plans for the shape that it met last, and for another one anew.
+    pub(super) plans_for_one_shape: bool,
+}
+
 /// Checks that the engine's own provider runs the model, and says which nodes another one runs.
 ///
 /// # Errors
 /// [`EngineError::Elsewhere`] if it runs none.
-pub(super) fn check(backend: &Backend, spec: &ModelSpec, session: &Session) -> Result<(), EngineError> {
+pub(super) fn check(backend: &Backend, spec: &ModelSpec, session: &Session) -> Result<Checked, EngineError> {
     let own: &[&str] = match backend.kind {
-        EngineKind::OrtCuda => &["CUDAExecutionProvider"],
-        EngineKind::OrtTensorrt => &["TensorrtExecutionProvider", "CUDAExecutionProvider"],
+        EngineKind::OrtCuda => &[CUDA_PROVIDER],
+        EngineKind::OrtTensorrt => &["TensorrtExecutionProvider", CUDA_PROVIDER],
         EngineKind::OrtOpenvino => &["OpenVINOExecutionProvider"],
         _ => &["CPUExecutionProvider"],
     };
@@ -77,11 +85,14 @@ pub(super) fn check(backend: &Backend, spec: &ModelSpec, session: &Session) -> R
         reason: format!("ONNX Runtime does not say what runs where: {error}"),
     })?;
     let total = nodes.len();
+    let plans = |(provider, operator): &(String, String)| provider == CUDA_PROVIDER && operator.contains("Conv");
+    let plans_for_one_shape = nodes.iter().any(plans);
     let elsewhere: Vec<_> =
         nodes.into_iter().filter(|(provider, _)| !own.contains(&provider.as_str())).collect();
     let provider = elsewhere.first().map(|(provider, _)| provider.clone()).unwrap_or_default();
     let operators = elsewhere.into_iter().map(|(_, operator)| operator).collect();
-    placement::told(spec, backend.kind, total, &provider, operators)
+    placement::told(spec, backend.kind, total, &provider, operators)?;
+    Ok(Checked { plans_for_one_shape })
 }
 
 #[cfg(test)]

@@ -189,7 +189,11 @@ fn counters(service: &Service) -> Vec<Line<'_>> {
         service.shares().map(|(model, share)| format!("{model} {:.1}%", 100.0 * share)).collect();
     let missed: Vec<_> = service.missed().iter().map(|(reason, n)| format!("{reason} {n}")).collect();
     let list = |parts: Vec<String>| if parts.is_empty() { "none".to_owned() } else { parts.join(", ") };
-    let alive = format!("workers  {} of {} alive", service.workers_alive, service.workers);
+    let overran = match service.overruns {
+        0 => String::new(),
+        batches => format!(", {batches} overran"),
+    };
+    let alive = format!("workers  {} of {} alive{overran}", service.workers_alive, service.workers);
     let alive = Line::from(alive);
     let mut lines = vec![
         if service.workers_alive < service.workers { alive.fg(Color::Red) } else { alive },

@@ -19,7 +19,7 @@ fn state() -> State {
             "name": "lanes", "engine": "tract", "certified_per_s": 100.0,
             "safe_mode": {"state": "normal", "sequence": 0, "breaches": 0},
             "workers": 2, "workers_alive": 2, "waiting": 3, "running": 1,
-            "guard_ns": 2_000_000, "guard_seen_ns": 150_000, "tolerance_ns": 3_000_000, "handover_ns": 100_000, "handover_seen_ns": 20_500,
+            "guard_ns": 2_000_000, "guard_seen_ns": 150_000, "tolerance_ns": 3_000_000, "handover_ns": 100_000, "handover_seen_ns": 20_500, "overruns": 4,
             "lock_held_ns": 35_000,
             "variants": [{"model": "xs", "answered": 30}, {"model": "xxl", "answered": 10}],
             "streams": [stream("front", json!(if now_s == 1 { 3 } else { 1 }), 5), stream("rear", Value::Null, 2),
@@ -73,7 +73,7 @@ fn a_wide_screen_has_streams_and_counters_side_by_side() {
         format!(" lanes on tract {}", "─".repeat(98)),
         "normal, 0 breaches".to_owned(),
         String::new(),
-        "stream       rate/s    served    missed    misses left    jitter seen burst workers  2 of 2 alive"
+        "stream       rate/s    served    missed    misses left    jitter seen burst workers  2 of 2 alive, 4 overran"
             .to_owned(),
         "front        20.0      70        5         ■□□ 1          2.50 ms     2     queue    3 waiting, 1 running"
             .to_owned(),
