@@ -242,6 +242,7 @@ impl PipelineScheduler {
         let Some((started, due, reported)) = self.pool_mut(stage).end(now, worker) else { return };
         let (Ran::Done(time) | Ran::Failed(time)) = ran;
         let failed = matches!(ran, Ran::Failed(_));
+        self.first.count_overrun(time, due.since(started));
         // Within the margin it may take longer.
         let due = if self.note_overrun(now, due) || reported { due } else { due.max(now) };
         self.first.stage_ended(now, stage, (started, due, reported), time);

@@ -84,6 +84,11 @@ impl Scheduler {
         self.end(now, request.stream, request.place, outcome);
     }
 
+    /// A batch of a stage has ended whose engine took `time` where it may take `bound`, within the margin or not.
+    pub(crate) fn count_overrun(&mut self, time: Span, bound: Span) {
+        self.overruns += u64::from(time > bound);
+    }
+
     /// A batch of stage `stage` that began and was due at these instants has ended, after its engine ran for `time`. Its requests
     /// go on: each is ended by [`Scheduler::close`].
     pub(crate) fn stage_ended(
@@ -110,7 +115,6 @@ impl Scheduler {
         time: Option<Span>,
     ) {
         let (bound, held) = (due.since(started), now.since(started));
-        self.overruns += u64::from(time.is_some_and(|time| time > bound));
         match time {
             _ if reported => self.is_relieved(now),
             Some(time) if time <= bound => self.raise_late(now, bound, held),

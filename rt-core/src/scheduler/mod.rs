@@ -338,7 +338,7 @@ impl Scheduler {
     }
 
     /// Batches that have ended so far and whose engine took longer than it may, also where that broke no assumption: within what the
-    /// tests of shared workers leave for it, or as a declared stall.
+    /// tests of shared workers and of pipelines leave for it, or as a declared stall.
     #[must_use]
     pub fn overruns(&self) -> u64 {
         self.overruns

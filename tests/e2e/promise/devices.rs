@@ -80,7 +80,7 @@ fn what_is_reserved_on_a_shared_worker_is_kept_beside_a_flood_on_another_service
     assert!(services.iter().all(|service| service["device"] == "box" && service["workers"] == 1), "{status}");
 }
 
-/// What STATUS says of two services after a batch of `scene`, which takes 700 ms longer than it may; `stop` has this deadline.
+/// What STATUS says of two services after a batch of `scene`, which takes 700 ms longer than it may and is counted; `stop` has this deadline.
 fn texts_behind_an_overrun(deadline: &str) -> [String; 2] {
     let place = Deployment::new(format!(
         "{DAEMON}[[device]]\nname = \"box\"\n{}{}",
@@ -95,6 +95,7 @@ fn texts_behind_an_overrun(deadline: &str) -> [String; 2] {
     let id = client.submit(&scene, &[1.0; 3]).expect("sent");
     answers(&mut client, &[id]);
     let status = daemon.status();
+    assert_eq!([0, 1].map(|service| status["services"][service]["overruns"].as_u64()), [Some(0), Some(1)], "{status}");
     [0, 1].map(|service| {
         let text = status["services"][service]["safe_mode"]["text"].as_str();
         text.unwrap_or_default().to_owned()

@@ -261,6 +261,7 @@ fn overruns_within(deadline: &str) -> (u64, bool) {
         assert!(client.infer(&stream, &[n as f32; 4]).is_ok(), "an answer");
     }
     let told = listener.changes().iter().any(|change| change.cause == SafeModeCause::ServiceOverrun);
+    assert_eq!(daemon.status()["services"][0]["overruns"], 10, "both stages, of five sources, are counted");
     (margin / 1_000_000, told)
 }
 
