@@ -2,8 +2,10 @@
 
 mod configs;
 mod experiments;
+mod manual;
 mod pipelines;
 mod place;
+mod problems;
 mod profile;
 mod prompt;
 mod random;

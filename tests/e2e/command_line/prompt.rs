@@ -1,25 +1,14 @@
-//! What a user meets at the prompt: exit codes, pipes, full disks, interruptions, manual pages and completions.
+//! What a user meets at the prompt: exit codes, pipes, full disks and interruptions.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::harness::prover::prover;
-use crate::harness::{DAEMON, Daemon, Deployment, eventually, not_checked, stderr, weir};
+use crate::harness::{DAEMON, Daemon, Deployment, eventually, stderr, weir};
 use planner::{Certificate, Number};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-
-/// One worker, 2 ms a request; `period` decides whether the load can be promised.
-pub(super) fn problem(period_us: u32) -> String {
-    format!(
-        r#"{{"unit": "us", "deadline": 6000, "workers": [{{"count": 1, "batch": 1, "time": 2000}}],
-            "streams": [{{"name": "cam0", "constraints": ["any_miss(1,2)"],
-                          "arrivals": {{"windows": [[2, {period_us}]]}}}}]}}"#
-    )
-}
 
 /// A service that answers in 1 ms and promises something.
 fn deployment() -> Deployment {
@@ -49,128 +38,6 @@ pub(super) fn code(output: &Output) -> Option<i32> {
 
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-#[test]
-fn certificates_come_from_standard_input_and_the_exit_code_tells_a_refusal_from_trouble() {
-    let kept = fed(&["certify", "--problem", "-", "--json"], &problem(4000));
-    assert_eq!(code(&kept), Some(0), "{}", stderr(&kept));
-    let verified = fed(&["verify", "-"], &text(&kept.stdout));
-    assert_eq!(code(&verified), Some(0), "{}", stderr(&verified));
-    assert!(text(&verified.stdout).starts_with("-: verified"));
-
-    let refused = fed(&["certify", "--problem", "-", "--json"], &problem(1000));
-    assert_eq!(code(&refused), Some(1), "{}", stderr(&refused));
-    let replayed = fed(&["replay", "-"], &text(&refused.stdout));
-    assert_eq!(code(&replayed), Some(0), "{}", stderr(&replayed));
-    assert!(!replayed.stdout.is_empty());
-
-    // It says something else than what was certified: no. It is no certificate: nothing can be said.
-    let tampered = fed(&["verify", "-"], &text(&kept.stdout).replace("6000", "7000"));
-    assert_eq!(code(&tampered), Some(1), "{}", stderr(&tampered));
-    assert_eq!(code(&fed(&["verify", "-"], "none")), Some(2));
-    assert_eq!(code(&fed(&["verify", "/nowhere"], "")), Some(2));
-    assert_eq!(code(&fed(&["verify", "--unheard-of"], "")), Some(2));
-    assert_eq!(code(&fed(&["status", "--socket", "/nowhere"], "")), Some(2));
-}
-
-#[test]
-fn a_pipeline_is_certified_verified_and_simulated() {
-    let place = Deployment::new(DAEMON);
-    let problem = |deadline: u32| {
-        format!(
-            r#"{{"unit": "ms", "background": true, "deadline": {deadline}, "pipeline": [
-                {{"name": "detect", "workers": 1, "batch": 1, "time": 3}},
-                {{"name": "read", "parent": "detect", "fan_out": 2, "workers": 2, "batch": 2, "time": 2}}],
-              "streams": [{{"name": "cam", "constraints": ["row_miss(0)"], "arrivals": {{"windows": [[2, 14]]}}}}]}}"#
-        )
-    };
-    let kept = fed(&["certify", "--problem", "-", "--json"], &problem(13));
-    assert_eq!(code(&kept), Some(0), "{}", stderr(&kept));
-    assert_eq!(code(&fed(&["verify", "-"], &text(&kept.stdout))), Some(0));
-    let tampered = text(&kept.stdout).replacen("\"bound\": 13", "\"bound\": 12", 1);
-    assert_ne!(tampered, text(&kept.stdout));
-    assert_eq!(code(&fed(&["verify", "-"], &tampered)), Some(1));
-    assert_eq!(code(&fed(&["certify", "--problem", "-"], &problem(12))), Some(1));
-
-    // Behind a stranger that takes every stage for as long as it can: still within 13.
-    let file = place.path("pipeline.json");
-    std::fs::write(&file, problem(13)).expect("written");
-    let simulate = |more: &[&str]| {
-        let file = file.to_str().expect("a path");
-        let arguments = [&["simulate", "--problem", file, "--arrivals", "-"], more].concat();
-        fed(&arguments, "0,stranger\n1,cam\n1,cam\n")
-    };
-    let told = simulate(&["--json"]);
-    assert_eq!(code(&told), Some(0), "{}", stderr(&told));
-    let told: Value = serde_json::from_slice(&told.stdout).expect("a report");
-    let finish: Vec<_> =
-        told["requests"].as_array().expect("requests").iter().map(|r| &r["finish"]).collect();
-    assert_eq!(finish, [5, 8, 11], "{told:#}");
-    assert_eq!(told["streams"][0]["missed"], 0);
-    let refused = simulate(&["--policy", "nexus"]);
-    assert_eq!(code(&refused), Some(2), "{}", stderr(&refused));
-    assert!(stderr(&refused).contains("--policy"), "{}", stderr(&refused));
-
-    let log = place.path("run.log");
-    assert_eq!(code(&simulate(&["--log", log.to_str().expect("a path")])), Some(0));
-    if let Some(prover) = prover() {
-        let (file, log) = (file.to_str().expect("a path"), log.to_str().expect("a path"));
-        let program = prover.program().display().to_string();
-        let said = fed(&["accept", "--problem", file, "--proved", &program, log], "");
-        assert!(text(&said.stdout).contains("a run of the model"), "{}", stderr(&said));
-    }
-    let log = std::fs::read_to_string(log).expect("a log");
-    for line in ["# take,cam,1", "# start,6,detect,0,3", "# become,cam,1,read,2", "# end,9,detect,0"] {
-        assert!(log.lines().any(|written| written == line), "{line} in {log}");
-    }
-}
-
-/// One of two frames is answered by 11 if something else has just begun at the first stage, and 10 are asked for.
-#[test]
-fn a_refused_pipeline_is_refuted_and_the_counterexample_replayed() {
-    let problem = r#"{"unit": "ms", "background": true, "deadline": 10, "pipeline": [
-        {"name": "detect", "workers": 1, "batch": 1, "time": 3},
-        {"name": "read", "parent": "detect", "fan_out": 2, "workers": 2, "batch": 2, "time": 2}],
-      "streams": [{"name": "cam", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[2, 14]]}}]}"#;
-    let refused = fed(&["certify", "--problem", "-", "--json"], problem);
-    assert_eq!(code(&refused), Some(1), "{}", stderr(&refused));
-    let certificate = text(&refused.stdout);
-    assert_eq!(code(&fed(&["verify", "-"], &certificate)), Some(0));
-    let told: Value = serde_json::from_str(&certificate).expect("a certificate");
-    assert_eq!(told["refutation"]["shows"], "violation", "{told:#}");
-    let shown = fed(&["replay", "-"], &certificate);
-    assert_eq!(code(&shown), Some(0), "{}", stderr(&shown));
-    let shown = text(&shown.stdout);
-    assert!(
-        shown.starts_with("violation: row_miss(0) of stream cam is broken: 1 misses in requests"),
-        "{shown}"
-    );
-    assert!(shown.contains("waited longest at "), "{shown}");
-
-    // With a digest of its own, but other sources.
-    type Change = fn(&mut Vec<(Number, String)>);
-    let forged = |change: Change| {
-        let mut certificate = Certificate::parse(&certificate).expect("a certificate");
-        change(&mut certificate.pipelines[0].refutation.as_mut().expect("refuted").arrivals);
-        let forged = Certificate::of_pipeline(&certificate.made_by, certificate.pipelines.remove(0));
-        let said = ["replay", "verify"].map(|command| {
-            let said = fed(&[command, "-"], &forged.to_json());
-            assert_eq!(code(&said), Some(1), "{command}: {}", stderr(&said));
-            stderr(&said)
-        });
-        said[0].clone()
-    };
-    let nowhere = forged(|sources| sources[0].1 = "write/background".into());
-    assert!(
-        nowhere.contains("\"write/background\" is none of the problem's, and of none of its stages"),
-        "{nowhere}"
-    );
-    let more = forged(|sources| {
-        let cam = sources.iter().rposition(|(_, name)| name == "cam").expect("a frame");
-        (0..2).for_each(|_| sources.insert(cam, sources[cam].clone()));
-    });
-    assert!(more.contains("cam"), "{more}");
 }
 
 #[test]
@@ -355,83 +222,6 @@ fn a_load_tells_what_there_is_when_it_is_interrupted_or_the_daemon_goes_away() {
     assert_eq!(code(&output), Some(2), "{}", stderr(&output));
     assert!(text(&output.stdout).contains("answered"), "{}", text(&output.stdout));
     assert!(stderr(&output).contains("the report ends there"), "{}", stderr(&output));
-}
-
-/// Subcommands with their options, long ones, from `--help`.
-fn commands_and_options() -> Vec<(String, Vec<String>)> {
-    let help = |arguments: &[&str]| text(&fed(arguments, "").stdout);
-    let listed = help(&["--help"]);
-    let commands = listed.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let commands = commands.take_while(|line| !line.is_empty());
-    let names = commands.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    let names = names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help");
-    let options = |name: &str| {
-        let help = help(&[name, "--help"]);
-        let lines = help.lines().filter(|line| line.trim_start().starts_with('-'));
-        let words = lines.flat_map(|line| line.split([' ', ',', '=']).take(8).map(str::to_owned));
-        words.filter(|word| word.starts_with("--")).collect::<Vec<_>>()
-    };
-    names.map(|name| (name.to_owned(), options(name))).collect()
-}
-
-#[test]
-fn the_manual_has_every_subcommand_and_option_and_is_set_without_warnings() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let output = Command::new(weir()).args(["man", "--out"]).arg(folder.path()).output().expect("run");
-    assert!(output.status.success(), "{}", stderr(&output));
-    let page = std::fs::read_to_string(folder.path().join("weir.1")).expect("a page");
-    let all = commands_and_options();
-    assert!(all.len() > 12 && all.iter().map(|(_, options)| options.len()).sum::<usize>() > 40, "{all:?}");
-    let mut sections = page.split(".SS \"weir ");
-    sections.next();
-    let sections: Vec<_> = sections.collect();
-    for (command, options) in &all {
-        let section = sections.iter().find(|section| section.starts_with(&format!("{command}\"")));
-        let section = section.unwrap_or_else(|| panic!("weir(1) has no section on {command}"));
-        for option in options {
-            // `--proved[=<PROGRAM>]`: the value may be left out.
-            let escaped = option.trim_end_matches('[').replace('-', "\\-");
-            assert!(section.contains(&escaped), "weir(1) says nothing of weir {command} {option}");
-        }
-    }
-    assert!(page.contains(".SH \"EXIT STATUS\""));
-    if !Path::new("/usr/bin/groff").exists() {
-        return not_checked("manual pages as set: groff is not here");
-    }
-    for (name, words) in [
-        ("weir.1", "weir profile [OPTIONS] <FILE>"),
-        ("weir.toml.5", "max-pending"),
-        ("weir-protocol.7", "REGISTERED"),
-    ] {
-        let page = folder.path().join(name);
-        // The last argument: without bold and underlined letters, which would stand between the words.
-        let set =
-            Command::new("groff").args(["-t", "-k", "-man", "-ww", "-Tutf8", "-P-cbu"]).arg(&page).output();
-        let set = set.expect("groff runs");
-        assert!(set.status.success() && set.stderr.is_empty(), "{name}: {}", stderr(&set));
-        let plain = text(&set.stdout);
-        assert!(plain.contains(words), "{name} as set lacks {words}");
-    }
-}
-
-#[test]
-fn the_shells_complete_every_subcommand() {
-    let all = commands_and_options();
-    for shell in ["bash", "zsh", "fish"] {
-        let script = fed(&["completions", shell], "");
-        assert!(script.status.success());
-        let script = text(&script.stdout);
-        for (command, _) in &all {
-            assert!(script.contains(command.as_str()), "{shell} does not complete {command}");
-        }
-        if shell == "bash" {
-            let ask = format!(
-                "{script}\nCOMP_WORDS=(weir pro) COMP_CWORD=1; _weir weir pro weir; echo \"${{COMPREPLY[*]}}\""
-            );
-            let reply = Command::new("bash").args(["-c", &ask]).output().expect("bash");
-            assert_eq!(text(&reply.stdout).trim(), "profile", "{}", stderr(&reply));
-        }
-    }
 }
 
 #[test]

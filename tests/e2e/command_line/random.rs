@@ -1,6 +1,7 @@
 //! How often random arrivals would break a promise, at the prompt.
 
-use super::prompt::{code, fed, problem, text};
+use super::problems::problem;
+use super::prompt::{code, fed, text};
 use crate::harness::stderr;
 use serde_json::Value;
 

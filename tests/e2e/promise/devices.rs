@@ -95,7 +95,11 @@ fn texts_behind_an_overrun(deadline: &str) -> [String; 2] {
     let id = client.submit(&scene, &[1.0; 3]).expect("sent");
     answers(&mut client, &[id]);
     let status = daemon.status();
-    assert_eq!([0, 1].map(|service| status["services"][service]["overruns"].as_u64()), [Some(0), Some(1)], "{status}");
+    assert_eq!(
+        [0, 1].map(|service| status["services"][service]["overruns"].as_u64()),
+        [Some(0), Some(1)],
+        "{status}"
+    );
     [0, 1].map(|service| {
         let text = status["services"][service]["safe_mode"]["text"].as_str();
         text.unwrap_or_default().to_owned()

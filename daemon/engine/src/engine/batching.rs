@@ -54,7 +54,10 @@ impl<E: BothWays + Send> Runner for E {
         BothWays::buffers(self).clear(0..1);
         match self.run_as(RunMode::Batched, 1) {
             Ok(()) => Err(error),
-            Err(_) => Err(EngineError::Lost { what: "what the process has on its GPU".to_owned(), reason: error.to_string() }),
+            Err(_) => Err(EngineError::Lost {
+                what: "what the process has on its GPU".to_owned(),
+                reason: error.to_string(),
+            }),
         }
     }
 

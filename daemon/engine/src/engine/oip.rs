@@ -21,7 +21,9 @@ use weir_oip::remote::{Metadata, printable};
 
 use super::batching::{BothWays, choose_modes, loop_modes};
 use super::layout::Layout;
-use super::{Address, Backend, Buffers, EngineError, EngineKind, ModelSpec, Remote, RunMode, Side, sha256_hex};
+use super::{
+    Address, Backend, Buffers, EngineError, EngineKind, ModelSpec, Remote, RunMode, Side, sha256_hex,
+};
 use connection::{Connection, Reply};
 use dialect::{Dialect, Question};
 use signature::Signature;

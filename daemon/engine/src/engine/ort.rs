@@ -34,7 +34,7 @@ pub(super) use library::{prepare, version};
 /// What sessions are made in.
 #[cfg(test)]
 pub(super) fn environment() -> Result<&'static ::ort::environment::Environment, EngineError> {
-    let backend = Backend { kind: super::EngineKind::OrtCpu, ..Backend::TRACT };
+    let backend = Backend { kind: EngineKind::OrtCpu, ..Backend::TRACT };
     library::open(&backend).map(|library| &library.environment)
 }
 
@@ -66,7 +66,8 @@ impl OrtRunner {
         let several = provider::check(backend, spec, &first)?.plans_for_one_shape;
         let sizes = if several && batched { doubling_sizes(max_batch) } else { vec![max_batch] };
         let mut calls = vec![(sizes[0], Call::new(first, spec)?)];
-        for &size in sizes[1..].iter().filter(|&&size| modes.is_none_or(|modes| is_used(modes, size, &sizes))) {
+        for &size in sizes[1..].iter().filter(|&&size| modes.is_none_or(|modes| is_used(modes, size, &sizes)))
+        {
             calls.push((size, Call::new(session(library, backend, spec, file, size)?, spec)?));
         }
         let mut runner = Self { kind: backend.kind, buffers, calls, modes: loop_modes(max_batch) };

@@ -5,9 +5,7 @@ use rt_core::Span;
 use super::group::Subject;
 use super::machine::{Causes, Watch};
 use super::rehearsed::Rehearsed;
-use weir_engine::{
-    Engine, EngineError, EngineKind, Isolation, Place, RunMode, Runner, Task, isolate, load,
-};
+use weir_engine::{Engine, EngineError, EngineKind, Isolation, Place, RunMode, Runner, Task, isolate, load};
 use weir_os::clock;
 
 /// A batch that takes longer than this is given up, where that can be seen from outside.
@@ -57,7 +55,15 @@ impl Bench {
         let requests = (0..REQUESTS).map(|seed| spec.made_up_request(seed)).collect();
         let watch = Watch::new(place.core, runner.process(), max_batch);
         let rehearsed = subject.staging.as_ref().map(Rehearsed::new);
-        Ok(Self { runner, requests, state: spec.initial_state(), answer: Vec::new(), rehearsed, runs: 0, watch })
+        Ok(Self {
+            runner,
+            requests,
+            state: spec.initial_state(),
+            answer: Vec::new(),
+            rehearsed,
+            runs: 0,
+            watch,
+        })
     }
 
     /// How batches of 1 to `max_batch` are run.

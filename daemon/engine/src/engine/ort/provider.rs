@@ -85,7 +85,8 @@ pub(super) fn check(backend: &Backend, spec: &ModelSpec, session: &Session) -> R
         reason: format!("ONNX Runtime does not say what runs where: {error}"),
     })?;
     let total = nodes.len();
-    let plans = |(provider, operator): &(String, String)| provider == CUDA_PROVIDER && operator.contains("Conv");
+    let plans =
+        |(provider, operator): &(String, String)| provider == CUDA_PROVIDER && operator.contains("Conv");
     let plans_for_one_shape = nodes.iter().any(plans);
     let elsewhere: Vec<_> =
         nodes.into_iter().filter(|(provider, _)| !own.contains(&provider.as_str())).collect();
