@@ -77,11 +77,10 @@ impl Scheduler {
     /// stream is still there.
     pub(crate) fn close(&mut self, now: Instant, request: &Request, outcome: Outcome, rest: Span) {
         self.changed = true;
-        self.told.resolve(request, outcome);
         if let Outcome::Missed(reason) = outcome {
             self.note_missed(now - rest, request, reason);
         }
-        self.end(now, request.stream, request.place, outcome);
+        self.end(now, request, outcome);
     }
 
     /// A batch of stage `stage` that began and was due at these instants has ended, after its engine ran for `time`. Its requests
