@@ -76,6 +76,11 @@ impl Earliest {
         self.winner = winner;
     }
 
+    /// Where `number` is; the end of time if it is not there.
+    pub(crate) fn at(&self, number: usize) -> Instant {
+        *self.matches.as_flattened().get(self.first.wrapping_add(number)).unwrap_or(&self.winner)
+    }
+
     /// How many numbers there may be.
     pub(crate) fn numbers(&self) -> usize {
         self.matches.len() * SIDES - self.first.min(self.matches.len() * SIDES)
@@ -102,6 +107,7 @@ mod tests {
                     Some(at) => due.set(worker, at),
                     None => due.remove(worker),
                 }
+                prop_assert_eq!(due.at(worker), list[worker].unwrap_or(NEVER));
                 let earliest = (0..9).filter_map(|w| Some((list[w]?, w))).min();
                 prop_assert_eq!(due.earliest(), earliest);
                 prop_assert_eq!(due.instant(), earliest.map_or(NEVER, |(at, _)| at));

@@ -175,8 +175,13 @@ impl Device {
         let scheduler = &mut self.schedulers[service];
         let resolution = scheduler.handle_wanted(now, arrival, wanted, room);
         match scheduler.waits_until(now) {
-            // Mostly it only waits with the others.
-            Some(wake) if self.touched >> service & 1 == 0 => self.look_at(service, wake),
+            Some(wake) if self.touched >> service & 1 == 0 => {
+                // Mostly it only waits behind others.
+                if scheduler.has_new_first() {
+                    self.look_at(service, wake);
+                }
+                debug_assert!(self.is_known(service, wake), "who comes behind others changes nothing");
+            }
             _ => {
                 self.touched |= 1 << service;
                 // Who comes first stands first, though all of one instant be polled together.
@@ -195,10 +200,12 @@ impl Device {
         self.look_for_harm(now);
         let (scheduler, bit) = (&mut self.schedulers[ended.service], 1 << ended.service);
         scheduler.handle_completion(now, worker, ran);
+        // Mostly what waits is what waited, and it waits for what it did.
         match scheduler.rest_after_end(now) {
-            // What waits is what waited.
-            Some(wake) if self.touched & bit == 0 => {
-                self.wake.set(ended.service, wake);
+            Some(moved) if self.touched & bit == 0 => {
+                if moved {
+                    self.wake.set(ended.service, scheduler.next_wake(now));
+                }
                 self.telling |= bit;
             }
             _ => self.touched |= bit,
@@ -308,8 +315,11 @@ impl Device {
     /// A service has nothing to do before `wake` if nothing happens to it: what waits there now.
     #[inline(always)]
     fn look_at(&mut self, service: usize, wake: Instant) {
-        let first = self.note_mandatory(service);
         let (scheduler, bit) = (&self.schedulers[service], 1 << service);
+        let first = scheduler.first_mandatory();
+        if self.rule == Rule::Turns {
+            self.line.set(service, first < NEVER);
+        }
         self.wake.set(service, wake);
         self.touched &= !bit;
         // Of all services the one that must answer first goes first, dispatch as late as each allows for.
@@ -325,14 +335,20 @@ impl Device {
         self.unclear = if scheduler.awaits_clear() { self.unclear | bit } else { self.unclear & !bit };
     }
 
-    /// By when the first mandatory request of `service` must be answered; the end of time if none waits.
+    /// Whether all is as when this was looked at last.
+    fn is_known(&self, service: usize, wake: Instant) -> bool {
+        let scheduler = &self.schedulers[service];
+        let bits = [(self.waiting, scheduler.waiting() > 0), (self.unclear, scheduler.awaits_clear())];
+        let known = (self.wake.at(service), self.due.at(service));
+        known == (wake, scheduler.nth_due(0)) && bits.iter().all(|&(of, is)| (of >> service & 1 == 1) == is)
+    }
+
+    /// Notes whether a mandatory request of `service` waits.
     #[inline(always)]
-    pub(super) fn note_mandatory(&mut self, service: usize) -> Instant {
-        let first = self.schedulers[service].first_mandatory();
+    pub(super) fn note_mandatory(&mut self, service: usize) {
         if self.rule == Rule::Turns {
-            self.line.set(service, first < NEVER);
+            self.line.set(service, self.schedulers[service].first_mandatory() < NEVER);
         }
-        first
     }
 
     /// Something has happened to all services but one.
