@@ -25,7 +25,7 @@ impl Scheduler {
     /// workers, so many requests may be beyond it, and one may be unanswered for as long as `life`. Allocates.
     pub(crate) fn lead(&mut self, behind: Behind, beyond: usize, life: Span) {
         self.life = life;
-        self.share(self.pool.kind(0).time, self.config.guard);
+        self.be_guest(self.pool.kind(0).time, self.config.guard);
         self.told.resolved.reserve(self.told.resolved.capacity() + beyond);
         if let Some(guest) = &mut self.guest {
             guest.behind = behind;

@@ -37,8 +37,15 @@ pub(super) struct Guest {
 
 impl Scheduler {
     /// From now on it shares its workers, on which no batch takes longer than `longest`, with services of which the smallest
-    /// guard is `guard`.
+    /// guard is `guard`. Whose batch is due when is known where the workers are ([`crate::sharing::Device`]): it asks that only
+    /// while batches have done harm, or when it has all workers itself.
     pub(crate) fn share(&mut self, longest: Span, guard: Span) {
+        self.pool.forget_due();
+        self.be_guest(longest, guard);
+    }
+
+    /// From now on when it may start a batch is decided elsewhere.
+    pub(super) fn be_guest(&mut self, longest: Span, guard: Span) {
         let (behind, demotion) = (Behind::default(), Demotion::default());
         self.guest =
             Some(Guest { longest, guard, background: false, breaks: 0, behind, demotion, excused: true });
