@@ -239,29 +239,37 @@ impl Device {
     }
 
     /// The next thing to do at `now`; see the calling contract of [`Scheduler`].
+    #[inline]
     pub fn poll(&mut self, now: Instant) -> DeviceAction {
         if self.telling != 0 {
-            let service = self.telling.trailing_zeros() as usize;
-            let (told, more) = self.schedulers[service].tell_end();
-            if !more {
-                self.telling &= self.telling - 1;
-            }
-            if let Some(resolution) = told {
-                return DeviceAction::Resolve(service, resolution);
-            }
-        } else if self.is_busy(now) {
-            return self.wait(now);
+            return self.tell(now);
         }
-        self.decide(now)
+        if self.is_busy(now) { self.wait(now) } else { self.decide(now) }
+    }
+
+    /// Tells how a request ended, before anything else is done.
+    #[inline(never)]
+    fn tell(&mut self, now: Instant) -> DeviceAction {
+        let service = self.telling.trailing_zeros() as usize;
+        let (told, more) = self.schedulers[service].tell_end();
+        if !more {
+            self.telling &= self.telling - 1;
+        }
+        match told {
+            Some(resolution) => DeviceAction::Resolve(service, resolution),
+            None => self.decide(now),
+        }
     }
 
     /// Whether there is nothing to do as all workers are busy, nothing has happened and all are on time.
+    #[inline]
     fn is_busy(&self, now: Instant) -> bool {
         let rest = self.touched == 0 && self.armed == NEVER && now < self.wake.instant();
         rest && self.unclear == 0 && !self.ahead && self.crew.is_busy(now)
     }
 
     /// There is nothing to do before something happens, or time brings something about.
+    #[inline]
     fn wait(&self, now: Instant) -> DeviceAction {
         let next = self.wake.instant().min(self.crew.alarm(now));
         DeviceAction::WakeAt((next < NEVER).then_some(next))
