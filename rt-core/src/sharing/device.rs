@@ -20,7 +20,8 @@ pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 /// It is called as a [`Scheduler`] is, by the same contract, and in place of the schedulers for all that has to do with
 /// requests and workers. Streams are added, removed and looked at on the scheduler of their service
 /// ([`Device::service_mut`]); admission is that of [`super::Sharing`]. Nothing here allocates after [`Device::new`]. A step
-/// looks at the services that something has happened to, and at all of them only where nothing mandatory waits.
+/// looks at the services that something has happened to, and at all of them only where nothing mandatory waits; at all workers
+/// where promises are broken, or for what is promised nothing and comes to a service that has all of them.
 #[derive(Debug)]
 pub struct Device {
     pub(super) rule: Rule,
