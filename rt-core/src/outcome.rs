@@ -101,6 +101,12 @@ impl OutcomeMonitor {
         Some(least)
     }
 
+    /// The same without the constraint.
+    #[inline]
+    pub(crate) fn left(&self) -> Option<u32> {
+        self.misses_left().map(|(left, _)| left)
+    }
+
     /// How many requests back the `h`-th most recent hit lies, 1 for the last request.
     fn age(&self, constraint: &Constraint) -> u64 {
         let h = constraint.hits() as usize;

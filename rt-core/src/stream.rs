@@ -264,7 +264,7 @@ impl Stream {
         Self {
             id: StreamId { slot: 0, generation: 0 },
             digest: digest(&spec, density),
-            left: monitor.misses_left().map(|(left, _)| left),
+            left: monitor.left(),
             marks: Marks::new(density),
             police: spec.arrivals.as_ref().map(Policer::new),
             outcomes: OutcomeLog::new(monitor, places).beside(behind),
@@ -289,7 +289,7 @@ impl Stream {
     pub(crate) fn restart(&mut self, id: StreamId) {
         self.id = id;
         self.outcomes.clear();
-        self.left = self.outcomes.monitor.misses_left().map(|(left, _)| left);
+        self.left = self.outcomes.monitor.left();
         self.counts = StreamCounts::default();
         (self.warned, self.violated, self.breaches) = (None, None, 0);
         (self.excused, self.aside) = (0, 0);
@@ -305,7 +305,7 @@ impl Stream {
         next.marks = self.marks.clone();
         next.marks.change(density);
         next.outcomes.continue_from(&self.outcomes);
-        next.left = next.outcomes.monitor.misses_left().map(|(left, _)| left);
+        next.left = next.outcomes.monitor.left();
         if next.spec.arrivals == self.spec.arrivals && self.level() == 0 {
             core::mem::swap(&mut next.police, &mut self.police);
         }
@@ -352,7 +352,7 @@ impl Stream {
             ladder.alarm = None;
         }
         self.marks = Marks::first(self.spec.constraints_at(level).density());
-        self.left = self.outcomes.monitor.misses_left().map(|(left, _)| left);
+        self.left = self.outcomes.monitor.left();
         self.excused = self.excused.max(from);
         self.suspended = None;
     }
@@ -377,7 +377,7 @@ impl Stream {
             self.outcomes.exchange(before, level);
         }
         self.marks = Marks::first(self.spec.constraints_at(level).density());
-        self.left = self.outcomes.monitor.misses_left().map(|(left, _)| left);
+        self.left = self.outcomes.monitor.left();
         self.set_aside();
         true
     }

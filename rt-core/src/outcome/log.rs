@@ -133,7 +133,7 @@ impl OutcomeLog {
 
     /// Records the outcome of the request at `place`. Returns the first constraint that is violated by what
     /// is now known in order.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn close(&mut self, place: u32, hit: bool) -> Option<Constraint> {
         if place != self.oldest {
             self.entry(place).mark = if hit { Mark::Hit } else { Mark::Miss };

@@ -37,12 +37,6 @@ impl Told {
         self.resolved.is_empty() && self.events.is_empty()
     }
 
-    /// Queues the end of a request.
-    #[inline]
-    pub(super) fn resolve(&mut self, request: &Request, outcome: Outcome) {
-        self.resolved.push_back(Resolution { request: *request, outcome, misses_left: None });
-    }
-
     /// Queues an event. When the caller has not polled for long a warning gives way, and before the latest change of
     /// safe mode the oldest event does: a gap in the sequence tells.
     pub(super) fn announce(&mut self, event: Event) {
@@ -114,18 +108,16 @@ impl Scheduler {
         worker: WorkerId,
         outcome: impl Fn(&Request) -> Outcome,
     ) {
-        let mut index = 0;
-        while let Some(request) = self.pool.batch(worker).get(index) {
-            let (id, place, outcome) = (request.stream, request.place, outcome(request));
-            self.told.resolve(request, outcome);
+        let mut batch = core::mem::take(self.pool.batch_mut(worker));
+        for request in &batch {
+            let outcome = outcome(request);
             if let Outcome::Missed(reason) = outcome {
-                let request = *request;
-                self.note_missed(now, &request, reason);
+                self.note_missed(now, request, reason);
             }
-            self.end(now, id, place, outcome);
-            index += 1;
+            self.end(now, request, outcome);
         }
-        self.pool.batch_mut(worker).clear();
+        batch.clear();
+        *self.pool.batch_mut(worker) = batch;
     }
 
     /// A request was missed. One that was wanted before its deadline and was in time by that breaks no promise but by its own
@@ -156,19 +148,15 @@ impl Scheduler {
     /// Ends a request that waited and is not answered.
     #[inline(never)]
     pub(super) fn give_up(&mut self, now: Instant, request: Request, reason: MissReason) {
-        let outcome = Outcome::Missed(reason);
-        self.told.resolve(&request, outcome);
         self.note_missed(now, &request, reason);
-        self.end(now, request.stream, request.place, outcome);
+        self.end(now, &request, Outcome::Missed(reason));
     }
 
-    /// Records the outcome of the request that was resolved last.
+    /// Records the outcome of a request that was taken in, and queues it to be told.
     #[inline]
-    pub(super) fn end(&mut self, now: Instant, id: StreamId, place: u32, outcome: Outcome) {
-        let misses_left = self.record(now, id, Some(place), outcome);
-        if let Some(resolution) = self.told.resolved.back_mut() {
-            resolution.misses_left = misses_left;
-        }
+    pub(super) fn end(&mut self, now: Instant, request: &Request, outcome: Outcome) {
+        let misses_left = self.record(now, request.stream, Some(request.place), outcome);
+        self.told.resolved.push_back(Resolution { request: *request, outcome, misses_left });
     }
 
     /// Refuses a request that was not taken in, counts and judges it.
@@ -193,27 +181,20 @@ impl Scheduler {
             Some(place) => stream.outcomes.close(place, outcome == Outcome::Served),
             None => stream.outcomes.refuse(),
         };
-        let (before, after) = (stream.left, stream.outcomes.monitor.misses_left());
-        let left = after.map(|(left, _)| left);
+        let (before, left) = (stream.left, stream.outcomes.monitor.left());
         stream.left = left;
         let fell = left.is_some_and(|left| left <= 1 && before.is_some_and(|before| left < before));
         if violated.is_some() || fell {
-            self.judge(now, id, violated, (before, after));
+            self.judge(now, id, violated, before);
         }
         left
     }
 
-    /// Warns of and raises what the outcome monitor has found: a violation, or how many misses in a row could be taken
-    /// before and can be now, with the constraint that binds.
+    /// Warns of and raises what the outcome monitor has found: a violation, or that fewer misses in a row can be taken than `before`.
     #[inline(never)]
-    fn judge(
-        &mut self,
-        now: Instant,
-        id: StreamId,
-        violated: Option<Constraint>,
-        (before, after): (Option<u32>, Option<(u32, Constraint)>),
-    ) {
+    fn judge(&mut self, now: Instant, id: StreamId, violated: Option<Constraint>, before: Option<u32>) {
         let Some(stream) = self.streams.get_mut(id) else { return };
+        let after = stream.outcomes.monitor.misses_left();
         let fell = |limit| before.is_some_and(|b| b > limit) && after.is_some_and(|(a, _)| a <= limit);
         if let Some((left, constraint)) = after
             && (fell(0) || fell(1))

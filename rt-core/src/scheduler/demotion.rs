@@ -100,6 +100,7 @@ impl Scheduler {
         demotion.term = if again { (demotion.term + demotion.term).min(most) } else { clean };
         (demotion.on, demotion.over) = (true, false);
         let until = now + demotion.term;
+        self.note_excused();
         let (limit, seen, window) = (bound.as_nanos(), seen.as_nanos(), own as u64 + 1);
         let evidence = Evidence { limit, seen, window, stream: None };
         if untold {
@@ -167,6 +168,7 @@ impl Scheduler {
         if ready {
             (demotion.on, demotion.since) = (false, now);
             (demotion.worst, demotion.longest) = (None, Span::ZERO);
+            self.note_excused();
             // What came until now is promised nothing, and is in the way of nothing that is.
             self.move_all(DEMOTED, OPTIONAL);
             self.streams.iter_mut().for_each(Stream::set_aside);
@@ -179,6 +181,7 @@ impl Scheduler {
         let alike = from.config.workers == self.config.workers;
         if let (Some(before), Some(demotion)) = (from.demotion().filter(|_| alike), self.demotion_mut()) {
             *demotion = *before;
+            self.note_excused();
         }
     }
 

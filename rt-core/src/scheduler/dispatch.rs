@@ -338,7 +338,7 @@ impl Scheduler {
     }
 
     /// What the batch of `worker` is formed as for a variant, and the most that it may hold.
-    #[inline]
+    #[inline(always)]
     fn formed_as(&self, now: Instant, worker: WorkerId, variant: usize) -> (&Kind, usize) {
         let most = self.most(now, worker);
         match self.selection.kind(variant) {

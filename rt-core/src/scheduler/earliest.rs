@@ -55,7 +55,15 @@ impl Earliest {
             return None;
         }
         while let Some(of) = self.matches.get(next) {
-            place = SIDES * next + of.iter().position(|&held| held == at)?;
+            let [first, second, third, _] = *of;
+            let side = if first == at {
+                0
+            } else if second == at {
+                1
+            } else {
+                2 + usize::from(third != at)
+            };
+            place = SIDES * next + side;
             next = place + 1;
         }
         Some((at, place.wrapping_sub(self.first)))
@@ -74,6 +82,11 @@ impl Earliest {
             place = (place / SIDES).wrapping_sub(1);
         }
         self.winner = winner;
+    }
+
+    /// Where `number` is; the end of time if it is not there.
+    pub(crate) fn at(&self, number: usize) -> Instant {
+        *self.matches.as_flattened().get(self.first.wrapping_add(number)).unwrap_or(&self.winner)
     }
 
     /// How many numbers there may be.
@@ -102,6 +115,7 @@ mod tests {
                     Some(at) => due.set(worker, at),
                     None => due.remove(worker),
                 }
+                prop_assert_eq!(due.at(worker), list[worker].unwrap_or(NEVER));
                 let earliest = (0..9).filter_map(|w| Some((list[w]?, w))).min();
                 prop_assert_eq!(due.earliest(), earliest);
                 prop_assert_eq!(due.instant(), earliest.map_or(NEVER, |(at, _)| at));

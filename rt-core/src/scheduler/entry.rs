@@ -143,10 +143,13 @@ impl Scheduler {
         if !room && let Some(other) = self.waiting.give_way(class) {
             self.give_up(now, other, MissReason::QueueFull);
         }
-        self.waiting.push(class, request(place));
-        if let Some((bound, likely)) = self.pool.quickest() {
-            let time = if class == MANDATORY { bound } else { likely };
-            self.look_at(deadline - time + Span::from_nanos(1));
+        // Of those behind the first none expires before it does.
+        if self.waiting.push(class, request(place)) {
+            self.leads = true;
+            if let Some((bound, likely)) = self.pool.quickest() {
+                let time = if class == MANDATORY { bound } else { likely };
+                self.look_at(deadline - time + Span::from_nanos(1));
+            }
         }
         if self.may_start() || !self.is_at_rest() {
             self.changed = true;

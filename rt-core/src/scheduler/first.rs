@@ -25,7 +25,7 @@ impl Scheduler {
     /// workers, so many requests may be beyond it, and one may be unanswered for as long as `life`. Allocates.
     pub(crate) fn lead(&mut self, behind: Behind, beyond: usize, life: Span) {
         self.life = life;
-        self.share(self.pool.kind(0).time, self.config.guard);
+        self.be_guest(self.pool.kind(0).time, self.config.guard);
         self.told.resolved.reserve(self.told.resolved.capacity() + beyond);
         if let Some(guest) = &mut self.guest {
             guest.behind = behind;
@@ -77,11 +77,10 @@ impl Scheduler {
     /// stream is still there.
     pub(crate) fn close(&mut self, now: Instant, request: &Request, outcome: Outcome, rest: Span) {
         self.changed = true;
-        self.told.resolve(request, outcome);
         if let Outcome::Missed(reason) = outcome {
             self.note_missed(now - rest, request, reason);
         }
-        self.end(now, request.stream, request.place, outcome);
+        self.end(now, request, outcome);
     }
 
     /// A batch of a stage has ended whose engine took `time` where it may take `bound`, within the margin or not.

@@ -37,11 +37,19 @@ pub(super) struct Guest {
 
 impl Scheduler {
     /// From now on it shares its workers, on which no batch takes longer than `longest`, with services of which the smallest
-    /// guard is `guard`.
+    /// guard is `guard`. Whose batch is due when is known where the workers are ([`crate::sharing::Device`]): it asks that only
+    /// while batches have done harm, or when it has all workers itself.
     pub(crate) fn share(&mut self, longest: Span, guard: Span) {
+        self.pool.forget_due();
+        self.be_guest(longest, guard);
+    }
+
+    /// From now on when it may start a batch is decided elsewhere.
+    pub(super) fn be_guest(&mut self, longest: Span, guard: Span) {
         let (behind, demotion) = (Behind::default(), Demotion::default());
         self.guest =
             Some(Guest { longest, guard, background: false, breaks: 0, behind, demotion, excused: true });
+        self.note_excused();
         // What the tests of shared workers leave is for batches that overrun.
         self.config.tolerance = Span::ZERO;
     }
@@ -172,6 +180,13 @@ impl Scheduler {
         rests.then_some(self.next)
     }
 
+    /// Whether a request that came has become the first of its class since this was asked last: else by when what waits must be
+    /// answered is as it was.
+    #[inline]
+    pub(crate) fn has_new_first(&mut self) -> bool {
+        core::mem::take(&mut self.leads)
+    }
+
     /// The same after it has taken its turn: mostly there is nothing more to be done.
     pub(crate) fn rest_after_turn(&mut self, now: Instant) -> Option<Instant> {
         if self.is_at_rest() {
@@ -180,13 +195,25 @@ impl Scheduler {
         self.waits_until(now)
     }
 
-    /// The same where a batch has ended, and what became of its requests is told by [`Scheduler::tell_end`]; `None` if it must be polled.
-    pub(crate) fn rest_after_end(&mut self, now: Instant) -> Option<Instant> {
+    /// The same where a batch has ended, and what became of its requests is told by [`Scheduler::tell_end`]: whether it has something
+    /// to do at another instant than before, [`Scheduler::next_wake`]; `None` if it must be polled.
+    #[inline]
+    pub(crate) fn rest_after_end(&mut self, now: Instant) -> Option<bool> {
         if !self.is_at_rest() || !self.told.events.is_empty() {
             return None;
         }
-        self.rest(now);
-        (now < self.next).then_some(self.next)
+        let moved = self.changed;
+        if moved {
+            self.rest(now);
+        }
+        debug_assert!(self.next <= self.next_wake(now), "what runs has no part in it");
+        (now < self.next).then_some(moved)
+    }
+
+    /// Whether the end of a batch is of no matter but to its requests: it starts none itself, and is not to tell of those that run over.
+    #[inline]
+    pub(super) fn is_indifferent(&self) -> bool {
+        self.is_excused() && self.is_at_rest()
     }
 
     /// The end of a request that is yet to be told, and whether more are.
@@ -213,11 +240,22 @@ impl Scheduler {
         if let Some(guest) = &mut self.guest {
             guest.excused = excused;
         }
+        self.note_excused();
     }
 
     /// Whether they may. How long batches take of a service that is demoted is its own matter too.
     #[inline]
     pub(super) fn is_excused(&self) -> bool {
+        debug_assert_eq!(self.excused, self.may_run_over());
+        self.excused
+    }
+
+    /// What [`Scheduler::is_excused`] says has changed, perhaps.
+    pub(super) fn note_excused(&mut self) {
+        self.excused = self.may_run_over();
+    }
+
+    fn may_run_over(&self) -> bool {
         self.guest.is_some_and(|guest| guest.excused) && !self.is_demoted()
     }
 

@@ -139,6 +139,10 @@ pub struct Scheduler {
     in_order: bool,
     /// Its workers are shared with others.
     guest: Option<guest::Guest>,
+    /// See [`Scheduler::is_excused`].
+    excused: bool,
+    /// See [`Scheduler::has_new_first`].
+    leads: bool,
     /// Counts arrivals, and how many within its window are warned of.
     rate_warning: Option<(LoadMonitor, u64)>,
 }
@@ -188,6 +192,8 @@ impl Scheduler {
             quiet: false,
             in_order: false,
             guest: None,
+            excused: false,
+            leads: false,
             rate_warning: None,
             config,
         })
@@ -217,7 +223,7 @@ impl Scheduler {
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
         let Some((started, due, reported)) = self.pool.end(now, worker) else { return };
-        self.changed = true;
+        self.changed |= !self.is_indifferent();
         match ran {
             Ran::Failed(time) => {
                 self.note_end(now, (started, due, reported), time);

@@ -71,13 +71,16 @@ impl Ordered {
         place - self.gaps.partition_point(|&gap| gap < self.front + place as u64)
     }
 
-    /// Takes in a request, behind those with the same deadline; there is room.
+    /// Takes in a request, behind those with the same deadline; there is room. Whether it is the first now.
     #[inline(always)]
-    pub(crate) fn push(&mut self, request: Request) {
-        if self.places.back().is_none_or(|last| last.deadline <= request.deadline) {
-            self.places.push_back(request);
-        } else {
-            self.insert(request);
+    pub(crate) fn push(&mut self, request: Request) -> bool {
+        match self.places.back() {
+            Some(last) if last.deadline > request.deadline => self.insert(request) == 0,
+            last => {
+                let first = last.is_none();
+                self.places.push_back(request);
+                first
+            }
         }
     }
 
@@ -136,10 +139,12 @@ impl Ordered {
         Some(request)
     }
 
-    /// Puts a request in its place among those that have later deadlines.
+    /// Puts a request in its place among those that have later deadlines: that place.
     #[inline(never)]
-    fn insert(&mut self, request: Request) {
-        self.insert_at(self.places.partition_point(|other| other.deadline <= request.deadline), request);
+    fn insert(&mut self, request: Request) -> usize {
+        let place = self.places.partition_point(|other| other.deadline <= request.deadline);
+        self.insert_at(place, request);
+        place
     }
 
     fn insert_at(&mut self, place: usize, request: Request) {
@@ -267,7 +272,8 @@ mod tests {
                     0..4 if list.len() < ROOM => {
                         let new = request(seq as u64, at);
                         list.insert(list.partition_point(|other| other.deadline <= new.deadline), new);
-                        queue.push(new);
+                        let first = queue.push(new);
+                        prop_assert_eq!(first, list[0] == new);
                     }
                     0..4 => {}
                     4 => prop_assert_eq!(queue.pop_first(), (!list.is_empty()).then(|| list.remove(0))),

@@ -1,7 +1,7 @@
 //! The pool: workers of one or of several kinds, who of them is free, by when the others are due, and who is lost.
 //!
 //! Nothing here is linear in the workers while requests flow: free ones are bits, and of the busy ones the earliest that is
-//! due is known.
+//! due is known, unless somebody else watches them ([`Pool::forget_due`]).
 
 mod kind;
 mod outlook;
@@ -80,6 +80,11 @@ impl Pool {
         };
         pool.find_quickest();
         pool
+    }
+
+    /// From now on somebody else watches who is due: here it is looked for when asked, which is linear in the workers.
+    pub(crate) fn forget_due(&mut self) {
+        self.kinds.iter_mut().for_each(Alike::forget_due);
     }
 
     /// How many there are.
@@ -162,9 +167,14 @@ impl Pool {
     #[inline(always)]
     pub(crate) fn earliest_due(&self) -> Instant {
         match &*self.kinds {
-            [only] => only.due.instant(),
-            kinds => kinds.iter().map(|kind| kind.due.instant()).min().unwrap_or(NEVER),
+            [only] => only.next_due(&self.workers),
+            _ => self.earliest_of_all(),
         }
+    }
+
+    #[inline(never)]
+    fn earliest_of_all(&self) -> Instant {
+        self.kinds.iter().map(|kind| kind.next_due(&self.workers)).min().unwrap_or(NEVER)
     }
 
     /// A batch that should have ended, has not been reported, and is not `excused` for it by when it began and was due: these
@@ -188,7 +198,7 @@ impl Pool {
         let worker = &mut self.workers[id];
         worker.state = State::Busy { started: told.0, due: told.1, reported: true };
         let alike = &mut self.kinds[worker.kind];
-        alike.due.remove(id - alike.first);
+        alike.set_due(id, NEVER);
         alike.overdue += 1;
         self.overdue += 1;
         Some(told)
@@ -203,7 +213,7 @@ impl Pool {
         let (due, long) = (now + time, time > alike.kind.time);
         alike.set_free(worker, false);
         self.free -= 1;
-        alike.due.set(worker - alike.first, due);
+        alike.set_due(worker, due);
         if long {
             self.long.set(worker, true);
             self.long_count += 1;
@@ -227,7 +237,7 @@ impl Pool {
                 self.long_count += 1;
             }
             *due = until;
-            alike.due.set(worker - alike.first, until);
+            alike.set_due(worker, until);
         }
     }
 
@@ -267,7 +277,7 @@ impl Pool {
         w.state = State::Free;
         self.running -= w.batch.len();
         let alike = &mut self.kinds[w.kind];
-        alike.due.remove(worker - alike.first);
+        alike.set_due(worker, NEVER);
         if reported {
             alike.overdue -= 1;
             self.overdue -= 1;
@@ -311,7 +321,7 @@ impl Pool {
             if let State::Busy { started, due, reported: false } = &mut worker.state {
                 *due = *started + longer(due.since(*started));
                 let alike = &mut self.kinds[worker.kind];
-                alike.due.set(id - alike.first, *due);
+                alike.set_due(id, *due);
             }
         }
     }

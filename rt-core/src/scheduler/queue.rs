@@ -87,14 +87,14 @@ impl Waiting {
         self.demoted[usize::from(slot)] > 0
     }
 
-    /// Takes in a request; there is room.
+    /// Takes in a request; there is room. Whether it is the first of its class now.
     #[inline(always)]
-    pub(crate) fn push(&mut self, class: usize, request: Request) {
+    pub(crate) fn push(&mut self, class: usize, request: Request) -> bool {
         self.len += 1;
         if class == DEMOTED {
             self.demoted[usize::from(request.stream.slot)] += 1;
         }
-        self.classes[class].push(request);
+        self.classes[class].push(request)
     }
 
     /// Takes in a request of a stage behind the first, see [`Ordered::push_by_place`]; there is room.

@@ -105,14 +105,12 @@ impl Scheduler {
     /// rests on it: however it is formed, the batch takes the base no longer than a full one.
     #[inline]
     pub(super) fn formed_for(&mut self, now: Instant, worker: WorkerId) -> usize {
-        if self.selection.selector.is_none() { 0 } else { self.formed_for_wish(now, worker).unwrap_or(0) }
+        let forms = self.selection.selector.as_mut().is_some_and(|selector| selector.is_forming(now));
+        if forms { self.formed_for_wish(now, worker).unwrap_or(0) } else { 0 }
     }
 
     #[inline(never)]
     fn formed_for_wish(&mut self, now: Instant, worker: WorkerId) -> Option<usize> {
-        if !self.selection.selector.as_mut()?.is_forming(now) {
-            return None;
-        }
         let chosen_otherwise = self.planner.spreads() || !self.config.background || self.guest.is_some();
         if chosen_otherwise || !self.waiting.class(MANDATORY).is_empty() || !self.may_prolong(now) {
             return None;

@@ -356,7 +356,7 @@ impl Scheduler {
     }
 
     /// Busy periods end where no mandatory request waits.
-    #[inline]
+    #[inline(always)]
     pub(super) fn note_clear(&mut self) {
         if self.waiting.is_clear() && self.guest.is_none() {
             self.clears += 1;

@@ -9,43 +9,51 @@ use crate::time::{Instant, Span};
 
 impl Scheduler {
     /// When `poll` has something to do again if nothing happens before.
-    pub(super) fn next_wake(&mut self, now: Instant) -> Instant {
-        let just_past = |t: Instant| t + Span::from_nanos(1);
-        self.armed = match self.config.dispatch {
-            Dispatch::Eager => NEVER,
-            Dispatch::FullOrLatest => {
-                self.next_worker(now).map_or(NEVER, |(worker, skip)| self.latest_start(worker, skip).max(now))
-            }
-        };
-        let mut next = self.armed;
+    #[inline]
+    pub(crate) fn next_wake(&self, now: Instant) -> Instant {
+        let mut next = self.armed.min(self.suspensions.next(now));
         if let Some((bound, likely)) = self.pool.quickest() {
-            let mut expire = |class, time| {
-                if let Some(deadline) = self.waiting.first_deadline(class) {
-                    next = next.min(just_past(deadline - time));
-                }
-            };
-            expire(MANDATORY, bound);
+            next = next.min(self.expires(MANDATORY, bound));
             if !self.waiting.is_mandatory_only() {
-                expire(DEMOTED, likely);
-                expire(OPTIONAL, likely);
+                next = next.min(self.expires(DEMOTED, likely)).min(self.expires(OPTIONAL, likely));
             }
         }
+        if !self.is_excused() {
+            next = next.min(self.next_alarm(now));
+        }
+        match self.safe_mode.leaves_at() {
+            Some(end) => next.min(end),
+            None => next,
+        }
+    }
+
+    /// When dispatch is due for what waits, if it waits for more.
+    #[inline(never)]
+    fn next_start(&self, now: Instant) -> Instant {
+        self.next_worker(now).map_or(NEVER, |(worker, skip)| self.latest_start(worker, skip).max(now))
+    }
+
+    /// When the first request of a class can no longer be served by a batch that takes `time`.
+    #[inline(always)]
+    fn expires(&self, class: usize, time: Span) -> Instant {
+        self.waiting.first_deadline(class).map_or(NEVER, |deadline| just_past(deadline - time))
+    }
+
+    /// When it is to be looked whether a batch is overdue, or what its overruns did to others on the same workers is over.
+    #[inline(always)]
+    fn next_alarm(&self, now: Instant) -> Instant {
         // An overrun is seen when the batch ends, or by whatever comes before; an alarm for it can wait.
-        let due = if self.is_excused() { NEVER } else { self.pool.earliest_due() };
+        let due = self.pool.earliest_due();
         let alarm = just_past(due + self.config.guard);
         // By now it may be a stall, then it has as long as one may last.
         let stalls = self.config.stalls.filter(|_| alarm <= now);
-        next = next.min(stalls.map_or(alarm, |stalls| just_past(due + stalls.length())));
-        next = next.min(self.suspensions.next(now));
+        let alarm = stalls.map_or(alarm, |stalls| just_past(due + stalls.length()));
         if self.is_demoted()
             && let Some(over) = self.safe_mode.over_at().filter(|&over| over > now)
         {
-            next = next.min(over);
+            return alarm.min(over);
         }
-        if let Some(end) = self.safe_mode.leaves_at() {
-            next = next.min(end);
-        }
-        next
+        alarm
     }
 
     /// Whether there may be something to watch or to give up at `now`: what time brings about is due at `next` at the soonest.
@@ -77,8 +85,11 @@ impl Scheduler {
     }
 
     /// There is nothing to do at `now`: notes when there will be.
-    #[inline]
     pub(super) fn rest(&mut self, now: Instant) {
+        self.armed = match self.config.dispatch {
+            Dispatch::Eager => NEVER,
+            Dispatch::FullOrLatest => self.next_start(now),
+        };
         self.next = self.next_wake(now);
         self.changed = false;
     }
@@ -100,4 +111,8 @@ impl Scheduler {
             self.armed = since;
         }
     }
+}
+
+fn just_past(at: Instant) -> Instant {
+    at + Span::from_nanos(1)
 }

@@ -97,6 +97,7 @@ impl Crew {
     }
 
     /// `worker`, which is free, starts a batch of `service`, which takes up to `time`.
+    #[inline]
     pub(super) fn start(&mut self, now: Instant, worker: WorkerId, service: usize, time: Span) {
         let due = now + time;
         self.running[worker] = Some(Running { service, started: now, due, reported: false });
@@ -239,6 +240,7 @@ impl Crew {
     }
 
     /// When it is to be looked again whether a batch is to be reported; the end of time if none runs that is not.
+    #[inline]
     pub(super) fn alarm(&self, now: Instant) -> Instant {
         // All may run over at once.
         let left = match self.excess(now) {

@@ -20,7 +20,8 @@ pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 /// It is called as a [`Scheduler`] is, by the same contract, and in place of the schedulers for all that has to do with
 /// requests and workers. Streams are added, removed and looked at on the scheduler of their service
 /// ([`Device::service_mut`]); admission is that of [`super::Sharing`]. Nothing here allocates after [`Device::new`]. A step
-/// looks at the services that something has happened to, and at all of them only where nothing mandatory waits.
+/// looks at the services that something has happened to, and at all of them only where nothing mandatory waits; at all workers
+/// where promises are broken, or for what is promised nothing and comes to a service that has all of them.
 #[derive(Debug)]
 pub struct Device {
     pub(super) rule: Rule,
@@ -175,8 +176,13 @@ impl Device {
         let scheduler = &mut self.schedulers[service];
         let resolution = scheduler.handle_wanted(now, arrival, wanted, room);
         match scheduler.waits_until(now) {
-            // Mostly it only waits with the others.
-            Some(wake) if self.touched >> service & 1 == 0 => self.look_at(service, wake),
+            Some(wake) if self.touched >> service & 1 == 0 => {
+                // Mostly it only waits behind others.
+                if scheduler.has_new_first() {
+                    self.look_at(service, wake);
+                }
+                debug_assert!(self.is_known(service, wake), "who comes behind others changes nothing");
+            }
             _ => {
                 self.touched |= 1 << service;
                 // Who comes first stands first, though all of one instant be polled together.
@@ -195,10 +201,12 @@ impl Device {
         self.look_for_harm(now);
         let (scheduler, bit) = (&mut self.schedulers[ended.service], 1 << ended.service);
         scheduler.handle_completion(now, worker, ran);
+        // Mostly what waits is what waited, and it waits for what it did.
         match scheduler.rest_after_end(now) {
-            // What waits is what waited.
-            Some(wake) if self.touched & bit == 0 => {
-                self.wake.set(ended.service, wake);
+            Some(moved) if self.touched & bit == 0 => {
+                if moved {
+                    self.wake.set(ended.service, scheduler.next_wake(now));
+                }
                 self.telling |= bit;
             }
             _ => self.touched |= bit,
@@ -232,29 +240,37 @@ impl Device {
     }
 
     /// The next thing to do at `now`; see the calling contract of [`Scheduler`].
+    #[inline]
     pub fn poll(&mut self, now: Instant) -> DeviceAction {
         if self.telling != 0 {
-            let service = self.telling.trailing_zeros() as usize;
-            let (told, more) = self.schedulers[service].tell_end();
-            if !more {
-                self.telling &= self.telling - 1;
-            }
-            if let Some(resolution) = told {
-                return DeviceAction::Resolve(service, resolution);
-            }
-        } else if self.is_busy(now) {
-            return self.wait(now);
+            return self.tell(now);
         }
-        self.decide(now)
+        if self.is_busy(now) { self.wait(now) } else { self.decide(now) }
+    }
+
+    /// Tells how a request ended, before anything else is done.
+    #[inline(never)]
+    fn tell(&mut self, now: Instant) -> DeviceAction {
+        let service = self.telling.trailing_zeros() as usize;
+        let (told, more) = self.schedulers[service].tell_end();
+        if !more {
+            self.telling &= self.telling - 1;
+        }
+        match told {
+            Some(resolution) => DeviceAction::Resolve(service, resolution),
+            None => self.decide(now),
+        }
     }
 
     /// Whether there is nothing to do as all workers are busy, nothing has happened and all are on time.
+    #[inline]
     fn is_busy(&self, now: Instant) -> bool {
         let rest = self.touched == 0 && self.armed == NEVER && now < self.wake.instant();
         rest && self.unclear == 0 && !self.ahead && self.crew.is_busy(now)
     }
 
     /// There is nothing to do before something happens, or time brings something about.
+    #[inline]
     fn wait(&self, now: Instant) -> DeviceAction {
         let next = self.wake.instant().min(self.crew.alarm(now));
         DeviceAction::WakeAt((next < NEVER).then_some(next))
@@ -308,8 +324,11 @@ impl Device {
     /// A service has nothing to do before `wake` if nothing happens to it: what waits there now.
     #[inline(always)]
     fn look_at(&mut self, service: usize, wake: Instant) {
-        let first = self.note_mandatory(service);
         let (scheduler, bit) = (&self.schedulers[service], 1 << service);
+        let first = scheduler.first_mandatory();
+        if self.rule == Rule::Turns {
+            self.line.set(service, first < NEVER);
+        }
         self.wake.set(service, wake);
         self.touched &= !bit;
         // Of all services the one that must answer first goes first, dispatch as late as each allows for.
@@ -325,14 +344,20 @@ impl Device {
         self.unclear = if scheduler.awaits_clear() { self.unclear | bit } else { self.unclear & !bit };
     }
 
-    /// By when the first mandatory request of `service` must be answered; the end of time if none waits.
+    /// Whether all is as when this was looked at last.
+    fn is_known(&self, service: usize, wake: Instant) -> bool {
+        let scheduler = &self.schedulers[service];
+        let bits = [(self.waiting, scheduler.waiting() > 0), (self.unclear, scheduler.awaits_clear())];
+        let known = (self.wake.at(service), self.due.at(service));
+        known == (wake, scheduler.nth_due(0)) && bits.iter().all(|&(of, is)| (of >> service & 1 == 1) == is)
+    }
+
+    /// Notes whether a mandatory request of `service` waits.
     #[inline(always)]
-    pub(super) fn note_mandatory(&mut self, service: usize) -> Instant {
-        let first = self.schedulers[service].first_mandatory();
+    pub(super) fn note_mandatory(&mut self, service: usize) {
         if self.rule == Rule::Turns {
-            self.line.set(service, first < NEVER);
+            self.line.set(service, self.schedulers[service].first_mandatory() < NEVER);
         }
-        first
     }
 
     /// Something has happened to all services but one.

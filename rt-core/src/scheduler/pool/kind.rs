@@ -2,10 +2,11 @@
 
 use alloc::boxed::Box;
 
-use super::Worker;
+use super::{State, Worker};
 use crate::scheduler::WorkerId;
 use crate::scheduler::earliest::Earliest;
 use crate::scheduler::few::Few;
+use crate::scheduler::types::NEVER;
 use crate::time::{Instant, Span};
 use crate::workers::Workers;
 
@@ -31,8 +32,8 @@ pub(super) struct Alike {
     /// Those that are free.
     free: Few,
     pub(super) free_count: usize,
-    /// Those that are busy and not yet reported as overdue.
-    pub(super) due: Earliest,
+    /// Those that are busy and not yet reported as overdue; nothing if they are looked for when asked.
+    due: Option<Earliest>,
     /// Those that were.
     pub(super) overdue: usize,
     pub(super) lost: usize,
@@ -50,7 +51,7 @@ impl Alike {
             first,
             free: Few::default(),
             free_count: 0,
-            due: Earliest::new(workers.count),
+            due: Some(Earliest::new(workers.count)),
             overdue: 0,
             lost: 0,
             other: workers.slower().unwrap_or_else(|| workers.clone()),
@@ -73,6 +74,44 @@ impl Alike {
 
     pub(super) fn first_free(&self) -> Option<WorkerId> {
         Some(self.first + self.free.first()?)
+    }
+
+    /// From now on those that are due are looked for when asked, which is linear in the workers.
+    pub(super) fn forget_due(&mut self) {
+        self.due = None;
+    }
+
+    /// `worker` is due at `at`; at the end of time if it is not busy, or reported.
+    #[inline]
+    pub(super) fn set_due(&mut self, worker: WorkerId, at: Instant) {
+        if let Some(due) = &mut self.due {
+            due.set(worker - self.first, at);
+        }
+    }
+
+    /// The earliest instant at which one is due; the end of time if none is.
+    #[inline]
+    pub(super) fn next_due(&self, workers: &[Worker]) -> Instant {
+        match &self.due {
+            Some(due) => due.instant(),
+            None => self.find_due(workers).map_or(NEVER, |(at, _)| at),
+        }
+    }
+
+    /// That instant, and which of them it is.
+    fn first_due(&self, workers: &[Worker]) -> Option<(Instant, WorkerId)> {
+        let Some(due) = &self.due else { return self.find_due(workers) };
+        due.earliest().map(|(at, index)| (at, self.first + index))
+    }
+
+    #[inline(never)]
+    fn find_due(&self, workers: &[Worker]) -> Option<(Instant, WorkerId)> {
+        let due = |(id, worker): (usize, &Worker)| match worker.state {
+            State::Busy { due, reported: false, .. } => Some((due, id)),
+            _ => None,
+        };
+        let all = workers.iter().enumerate().skip(self.first).take(self.kind.workers.count);
+        all.filter_map(due).min()
     }
 
     /// Of a worker for which the opposite is true.
@@ -101,16 +140,16 @@ impl Alike {
     }
 
     /// When one of its workers is free at the latest.
-    pub(super) fn free_by(&self, now: Instant) -> Instant {
-        if self.free_count > 0 { now } else { self.due.instant().max(now) }
+    pub(super) fn free_by(&self, now: Instant, workers: &[Worker]) -> Instant {
+        if self.free_count > 0 { now } else { self.next_due(workers).max(now) }
     }
 
     /// When the next of its busy workers is free, by the mean time of its batch.
     #[inline(never)]
     pub(super) fn likely_free(&self, now: Instant, workers: &[Worker]) -> Instant {
-        let Some((due, index)) = self.due.earliest() else { return now };
+        let Some((due, worker)) = self.first_due(workers) else { return now };
         let profile = &self.kind.workers.profile;
-        let size = workers[self.first + index].batch.len();
+        let size = workers[worker].batch.len();
         (due - profile.bound(size).saturating_sub(profile.mean(size))).max(now)
     }
 }

@@ -15,7 +15,8 @@ impl Pool {
             if alike.free_count > usize::from(index == own) {
                 return Some(now + time);
             }
-            let due = (alike.due.instant() < NEVER).then(|| alike.due.instant().max(now) + time);
+            let due = alike.next_due(&self.workers);
+            let due = (due < NEVER).then(|| due.max(now) + time);
             let overdue = (alike.overdue > 0).then_some(now + time);
             let acting = (index == own).then_some(now + time + time);
             [due, overdue, acting].into_iter().flatten().min()
@@ -31,7 +32,7 @@ impl Pool {
         self.kinds.iter().any(|kind| {
             kind.likely_time(ahead, long).is_some_and(|time| {
                 // Mostly it is in time though the next batch ends as late as it may.
-                kind.free_by(now) + time <= deadline
+                kind.free_by(now, &self.workers) + time <= deadline
                     || kind.free_count == 0 && kind.likely_free(now, &self.workers) + time <= deadline
             })
         })
