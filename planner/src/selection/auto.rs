@@ -3,8 +3,8 @@
 use rt_core::{LearnedScale, LoadMonitor, Manner, Net, SelectError, SelectTable, Selector};
 use virtual_time::Poisson;
 
-use super::trial::Effort;
-use super::{Expected, Inputs, SelectionError};
+use super::trial::{Effort, Trial};
+use super::{Expected, Inputs, Kinds, SelectionError};
 
 /// Up to which rates one is chosen each, as parts of what the base carries; the last one also for more. Where little comes, what half a
 /// second tells of the rate is off by much of it, and a table for twice as much gives answers away: they are closer there.
@@ -14,8 +14,11 @@ pub const AUTO_PARTS: [f64; 20] = [
 ];
 /// Loads at which what was chosen is compared with all others.
 pub const COMPARED_PARTS: [f64; 9] = [0.15, 0.25, 0.4, 0.55, 0.7, 0.85, 0.95, 1.05, 1.2];
-/// Requests that selectors are tried on, and the seeds of the arrivals: others than tables are planned on.
+/// Requests that selectors are tried on, and the seeds of the arrivals: others than tables are planned on. To be chosen each is
+/// tried on so many runs of these, from idle workers each: what is more than they carry does not last, and who lets a queue
+/// grow soonest is to be told from who does so late.
 const REQUESTS: usize = 40_000;
+const RUNS: usize = 10;
 const CHOSEN: u64 = 2;
 const COMPARED: u64 = 3;
 
@@ -26,8 +29,10 @@ pub enum By {
     Base,
     /// The most accurate variant after which the base still answers what waits.
     Accurate,
-    /// A table that is planned for the load, whatever it misses, for what that is worth.
+    /// A table of wishes that is planned for the load, whatever it misses, for what that is worth.
     Tables,
+    /// A table of prices that is planned so, where there are classes.
+    Prices,
     /// The network that was trained.
     Learned,
 }
@@ -40,6 +45,7 @@ impl By {
             Self::Base => "base",
             Self::Accurate => "accurate",
             Self::Tables => "tables",
+            Self::Prices => "prices",
             Self::Learned => "learned",
         }
     }
@@ -84,7 +90,7 @@ impl Compared {
 
 impl Inputs {
     /// Who selects up to `part` of what the base carries: of the base, the most accurate variant that gives up nothing that waits,
-    /// a table for this load and `net`, if there is one, the one whose answers are worth most. A miss counts as an answer that
+    /// tables for this load and `net`, if there is one, the one whose answers are worth most. A miss counts as an answer that
     /// is worth nothing, and as no more.
     ///
     /// # Errors
@@ -102,21 +108,27 @@ impl Inputs {
         self.check()?;
         let free = Self { max_miss: 1.0, ..self.clone() };
         let rate_per_s = part * free.capacity_per_s(0);
-        let planned = free.plan(rate_per_s, effort)?.table()?.up_to(f64::INFINITY)?;
+        let trial = Trial::new(&free, rate_per_s, effort);
+        let planned = |kinds| trial.best(kinds).map(|(table, _)| Some(table));
         let last = (self.variants.len() - 1) as u8;
         let accurate = SelectTable::constant(last).in_manner(Manner::Sparing);
         let learned = SelectTable::constant(0).in_manner(Manner::Learned);
         let all = [
             (By::Base, Some(SelectTable::constant(0))),
             (By::Accurate, Some(accurate)),
-            (By::Tables, Some(planned)),
+            (By::Tables, planned(Kinds::Wishes)?),
+            (By::Prices, if self.classes.is_empty() { None } else { planned(Kinds::Prices)? }),
             (By::Learned, net.map(|_| learned)),
         ];
         let mut best: Option<Choice> = None;
         for (by, table) in all {
             let Some(table) = table else { continue };
-            let arrivals = Poisson::new(rate_per_s, CHOSEN).take(REQUESTS);
-            let expected = self.tried(self.mixed(vec![table.clone()], net)?, arrivals)?;
+            let selector = self.mixed(vec![table.clone()], net)?;
+            let run = |run: usize| {
+                let arrivals = Poisson::new(rate_per_s, CHOSEN + ((run as u64) << 8)).take(REQUESTS / RUNS);
+                self.tried(selector.clone(), arrivals)
+            };
+            let expected = Expected::mean(&(0..RUNS).map(run).collect::<Result<Vec<_>, _>>()?);
             if best.as_ref().is_none_or(|best| expected.right() > best.expected.right()) {
                 best = Some(Choice { rate_per_s, by, expected, table });
             }
