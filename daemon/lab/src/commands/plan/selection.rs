@@ -176,7 +176,7 @@ fn cells(service: &ServicePlan, inputs: &Inputs, planned: &Planned) -> Cells {
             rows: table.wishes().chunks(columns).take(ROWS).map(row).collect(),
         };
     }
-    let row = |n| {
+    let row = |n: usize| {
         let size = n.min(inputs.batch);
         let of = |free| inputs.worthiest(size, table.price(n, free).unwrap_or(0.0));
         (0..columns).map(of).collect()
