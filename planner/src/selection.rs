@@ -173,13 +173,6 @@ impl Expected {
         self.accuracy * (1.0 - self.missed)
     }
 
-    /// Of runs of as many requests each; nothing of none.
-    fn mean(runs: &[Self]) -> Self {
-        let mean = |of: fn(&Self) -> f64| runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64;
-        let (right, missed) = (mean(Self::right), mean(|run| run.missed));
-        Self { accuracy: if missed < 1.0 { right / (1.0 - missed) } else { 0.0 }, missed }
-    }
-
     /// Whether this is better than `other`: few enough misses first, then more right answers, or fewer misses.
     #[must_use]
     pub fn betters(&self, other: Self, max_miss: f64) -> bool {

@@ -14,11 +14,8 @@ pub const AUTO_PARTS: [f64; 20] = [
 ];
 /// Loads at which what was chosen is compared with all others.
 pub const COMPARED_PARTS: [f64; 9] = [0.15, 0.25, 0.4, 0.55, 0.7, 0.85, 0.95, 1.05, 1.2];
-/// Requests that selectors are tried on, and the seeds of the arrivals: others than tables are planned on. To be chosen each is
-/// tried on so many runs of these, from idle workers each: what is more than they carry does not last, and who lets a queue
-/// grow soonest is to be told from who does so late.
+/// Requests that selectors are tried on, and the seeds of the arrivals: others than tables are planned on.
 const REQUESTS: usize = 40_000;
-const RUNS: usize = 10;
 const CHOSEN: u64 = 2;
 const COMPARED: u64 = 3;
 
@@ -123,12 +120,8 @@ impl Inputs {
         let mut best: Option<Choice> = None;
         for (by, table) in all {
             let Some(table) = table else { continue };
-            let selector = self.mixed(vec![table.clone()], net)?;
-            let run = |run: usize| {
-                let arrivals = Poisson::new(rate_per_s, CHOSEN + ((run as u64) << 8)).take(REQUESTS / RUNS);
-                self.tried(selector.clone(), arrivals)
-            };
-            let expected = Expected::mean(&(0..RUNS).map(run).collect::<Result<Vec<_>, _>>()?);
+            let arrivals = Poisson::new(rate_per_s, CHOSEN).take(REQUESTS);
+            let expected = self.tried(self.mixed(vec![table.clone()], net)?, arrivals)?;
             if best.as_ref().is_none_or(|best| expected.right() > best.expected.right()) {
                 best = Some(Choice { rate_per_s, by, expected, table });
             }

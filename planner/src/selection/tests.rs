@@ -272,3 +272,22 @@ fn late_answers_of_a_soft_class_count_by_what_they_keep() {
     let found = inputs.tried(inputs.accurate().expect("valid"), Poisson::new(5.0, 1).take(1_000));
     assert!((found.expect("a scheduler").right() - 0.3).abs() < 1e-9);
 }
+
+/// Where more comes than can be answered, what a class wants soon is begun before the rest, and given up when that is over.
+#[test]
+fn what_a_class_wants_sooner_goes_first_and_is_given_up_as_in_the_daemon() {
+    let class = |share, ms| Class {
+        share,
+        worth: ClassWorth { worth: [1.0].into(), deadline: Span::from_millis(ms), decay: Decay::Hard },
+    };
+    let mut inputs = Inputs { variants: inputs(1).variants[..1].to_vec(), ..inputs(1) };
+    let right = |inputs: &Inputs| {
+        let load = 1.5 * inputs.capacity_per_s(0);
+        let base = inputs.accurate().expect("valid");
+        inputs.tried(base, Poisson::new(load, 1).take(8_000)).expect("a scheduler")
+    };
+    inputs.classes = vec![class(1.0, 100), class(1.0, 50)];
+    let found = right(&inputs);
+    // All that is answered is in time, so that it is worth 1: nothing is answered for nothing.
+    assert!((found.accuracy - 1.0).abs() < 1e-9 && found.missed < 0.4, "{found:?}");
+}

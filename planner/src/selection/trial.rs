@@ -224,7 +224,10 @@ impl Inputs {
         let streams = (0..self.classes.len().max(1)).map(add).collect::<Result<Vec<_>, _>>()?;
         scheduler.set_shield(Some(shield))?;
         scheduler.set_selector(Some(self.for_classes(selector)?))?;
-        Ok(Scheduled::new(scheduler, streams).of_class_by_stream((0..self.classes.len() as u8).collect()))
+        // As in the daemon: what is worth nothing any more is given up, and what is wanted soon goes first.
+        let within = |class: &Class| class.worth.decay.reach(class.worth.deadline).min(latency);
+        let by_stream = (0..).zip(self.classes.iter().map(within)).collect();
+        Ok(Scheduled::new(scheduler, streams).of_class_by_stream(by_stream))
     }
 
     /// The same selector, for these classes.
