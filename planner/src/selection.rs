@@ -11,7 +11,7 @@ mod trial;
 use std::panic::resume_unwind;
 
 use rt_core::{
-    ClassWorth, LearnedScale, LoadMonitor, Manner, Net, SelectError, SelectTable, Selector, Span, Variant,
+    ClassWorth, LearnedScale, LoadMonitor, Net, SelectError, SelectTable, Selector, Span, Variant,
 };
 
 use error::within;
@@ -61,17 +61,25 @@ pub struct Class {
 pub struct Planned {
     /// The load, in requests a second.
     pub rate_per_s: f64,
-    /// How long each interval of slack is.
-    pub bin: Span,
-    /// `wishes[n - 1][j]`: the variant for `n` requests in the batch and waiting, and a slack from `j` bins on; the
-    /// last of either also for more.
-    pub wishes: Vec<Vec<u8>>,
-    /// What the wishes mean.
-    pub manner: Manner,
+    /// As the scheduler reads it, up to this load.
+    pub table: SelectTable,
     /// Of the table.
     pub expected: Expected,
     /// Of each variant, were it the only one; none if it cannot carry the load, or takes too long for one request.
     pub alone: Vec<Option<Expected>>,
+}
+
+/// Which tables are tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kinds {
+    /// Those of wishes, which know how much waits and in what time the first of a batch is due.
+    Wishes,
+    /// Those of prices, which know how much waits and who is free, and have the batch's own requests decide. None without
+    /// classes: requests that are all alike decide nothing.
+    Prices,
+    /// All.
+    #[default]
+    Both,
 }
 
 /// What to expect in the long run: what became of 100,000 requests.
@@ -87,17 +95,31 @@ pub struct Expected {
 /// The best tables found for `loads`, in requests a second and rising, each below what the base can carry unless all may be missed.
 ///
 /// Requests come at random (Poisson). A table wishes for what is worth most at a price of worker time, which rises with
-/// what waits. Tables for many prices, and each variant alone, are tried on the same requests, on the scheduler that the
-/// daemon has, each plain and [`Manner::Forming`], and the one with the most right answers is taken of those with at most
+/// what waits, or, where there are classes, has these prices, which
+/// also fall with the workers that are free. Tables for many prices, and each variant
+/// alone, are tried on the same requests, on the scheduler that the daemon has, those of wishes each plain and
+/// [`Manner::Forming`](rt_core::Manner::Forming), and the one with the most right answers is taken of those with at most
 /// `max_miss` missed, with what became of it there; if none has so few, the one that misses least.
 ///
 /// # Errors
 /// [`SelectionError`] for the first value that is outside its range.
 pub fn plan(inputs: &Inputs, loads: &[f64]) -> Result<Vec<Planned>, SelectionError> {
-    plan_with(inputs, loads, Effort::default())
+    plan_kinds(inputs, loads, Kinds::default())
 }
 
-fn plan_with(inputs: &Inputs, loads: &[f64], effort: Effort) -> Result<Vec<Planned>, SelectionError> {
+/// The same of tables of such kinds alone.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_kinds(inputs: &Inputs, loads: &[f64], kinds: Kinds) -> Result<Vec<Planned>, SelectionError> {
+    plan_with(inputs, loads, (kinds, Effort::default()))
+}
+
+fn plan_with(
+    inputs: &Inputs,
+    loads: &[f64],
+    effort: (Kinds, Effort),
+) -> Result<Vec<Planned>, SelectionError> {
     inputs.check()?;
     within("number of loads", loads.len() as f64, 0.0, MAX_LOADS as f64)?;
     for (i, pair) in loads.windows(2).enumerate() {
@@ -136,16 +158,6 @@ fn in_parallel<T: Sync, R: Send>(
 }
 
 impl Planned {
-    /// The table as the scheduler reads it.
-    ///
-    /// # Errors
-    /// If there are more wishes than a table may have.
-    pub fn table(&self) -> Result<SelectTable, SelectError> {
-        let bins = self.wishes.first().map_or(0, Vec::len);
-        let table = SelectTable::new(self.rate_per_s, self.bin, bins, self.wishes.concat())?;
-        Ok(table.in_manner(self.manner))
-    }
-
     /// The variant that is best alone, if at most `max_miss` may miss, and what to expect of it.
     #[must_use]
     pub fn best_alone(&self, max_miss: f64) -> Option<(usize, Expected)> {
@@ -225,6 +237,17 @@ impl Inputs {
         self.classes.iter().map(|class| class.share * class.worth.worth[variant]).sum::<f64>() / all
     }
 
+    /// The variant that is worth most to a batch of `size` in time, of as many of each class as there are on the whole, beyond
+    /// its time at `price` a second.
+    #[must_use]
+    pub fn worthiest(&self, size: usize, price: f64) -> usize {
+        let worth = |v: usize| {
+            size as f64 * self.worth(v) - price * self.variants[v].profile.bound(size).as_secs_f64()
+        };
+        let able = (1..self.variants.len()).filter(|&v| size <= self.variants[v].profile.max_batch());
+        able.fold(0, |best, v| if worth(v) > worth(best) { v } else { best })
+    }
+
     /// Whether tables can be planned at all.
     ///
     /// # Errors
@@ -255,14 +278,12 @@ impl Inputs {
         within("latency in nanoseconds", self.latency.as_nanos() as f64, shortest as f64, f64::MAX).map(drop)
     }
 
-    fn plan(&self, load: f64, effort: Effort) -> Result<Planned, SelectionError> {
+    fn plan(&self, load: f64, (kinds, effort): (Kinds, Effort)) -> Result<Planned, SelectionError> {
         let trial = Trial::new(self, load, effort);
         let alone = |variant| (!self.is_hopeless(variant, load)).then(|| trial.alone(variant)).transpose();
         let alone = (0..self.variants.len()).map(alone).collect::<Result<Vec<_>, _>>()?;
-        let able = (1..self.variants.len()).filter(|&variant| alone[variant].is_some());
-        let (table, expected) = trial.best(able.map(|variant| vec![vec![variant as u8; BINS]]))?;
-        let (wishes, manner) = table;
-        Ok(Planned { rate_per_s: load, bin: self.bin(), wishes, manner, expected, alone })
+        let (table, expected) = trial.best(kinds)?;
+        Ok(Planned { rate_per_s: load, table: table.up_to(load)?, expected, alone })
     }
 
     /// Whether a variant cannot carry the load, or takes too long for one request; the base is never given up.

@@ -88,8 +88,7 @@ fn table(inputs: &Inputs, nets: &[&[usize]]) {
     let base = Selector::new(inputs.variants.clone(), [], LoadMonitor::default()).expect("valid");
     println!("the base alone: {:.2} %", right(inputs, &base));
     let loads: Vec<_> = (1..10).map(|tenth| f64::from(tenth) / 10.0 * inputs.capacity_per_s(0)).collect();
-    let tables: Vec<_> =
-        plan(inputs, &loads).expect("tables").iter().map(|one| one.table().expect("a table")).collect();
+    let tables: Vec<_> = plan(inputs, &loads).expect("tables").into_iter().map(|one| one.table).collect();
     let tables = Selector::new(inputs.variants.clone(), tables, LoadMonitor::default()).expect("valid");
     println!("planned tables: {:.2} %", right(inputs, &tables));
     println!("accurate: {:.2} %", right(inputs, &inputs.accurate().expect("valid")));

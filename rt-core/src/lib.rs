@@ -74,8 +74,8 @@ pub use scheduler::{
 };
 pub use select::{
     BatchView, Boxed, ClassWorth, Decay, DecayError, LEARNED_INPUTS, LearnedScale, LoadMonitor, MAX_CLASSES,
-    MAX_NET_LAYERS, MAX_NET_WEIGHT, MAX_NET_WIDTH, MAX_TABLES, MAX_VARIANTS, MAX_WORTH, Manner, Net,
-    SelectError, SelectTable, SelectTables, Selector, Variant, VariantSelector,
+    MAX_NET_LAYERS, MAX_NET_WEIGHT, MAX_NET_WIDTH, MAX_PRICE, MAX_TABLES, MAX_VARIANTS, MAX_WORTH, Manner,
+    Net, SelectError, SelectTable, SelectTables, Selector, Variant, VariantSelector,
 };
 pub use shield::{Shield, ShieldError};
 pub use stalls::{MAX_STALLS, Stalls, StallsError};

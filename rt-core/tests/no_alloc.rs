@@ -293,6 +293,11 @@ fn selecting_a_variant_allocates_nothing() {
     caller.scheduler.set_selector(Some(classed)).expect("made for it");
     let seen = caller.silently("selection by class", |c| c.load(P, 10_000));
     assert!(seen.served > 9_000, "{seen:?}");
+    let prices = SelectTable::of_prices(1e9, 2, [0.0, 0.1, 1.0, 1e6]).expect("a table");
+    let priced = Selector::new(variants.clone(), [prices], LoadMonitor::default()).expect("valid");
+    caller.scheduler.set_selector(Some(priced)).expect("made for it");
+    let seen = caller.silently("selection by price", |c| c.load(P, 10_000));
+    assert!(seen.served > 9_000, "{seen:?}");
     let widths = [LEARNED_INPUTS, 256, 256, 2];
     let weights: Vec<f32> =
         (0..Net::weights_of(&widths).expect("few")).map(|i| (i % 7) as f32 - 3.0).collect();

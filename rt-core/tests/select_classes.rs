@@ -4,7 +4,7 @@ mod harness;
 
 use harness::classes::{classed, worth_of};
 use harness::load::{Bench, guarded, ns, setup, shield_of};
-use harness::select::{pair, run, variants};
+use harness::select::{pair, prices, run, variants};
 use harness::{Dice, Harness, config};
 use proptest::prelude::*;
 use rt_core::{
@@ -16,17 +16,20 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
 
     /// The same with classes: of what the shield allows and takes no longer than the slowest up to the wish, the variant is run
-    /// that is worth most to this batch, by its definition.
+    /// that is worth most to this batch, by its definition; with prices of time, beyond what its own costs.
     #[test]
     fn with_classes_the_choice_is_what_is_worth_most_of_what_the_shield_allows(setup in setup(), guard in 0u64..4) {
         let setup = guarded(setup, guard);
         let mut dice = Dice(setup.seed ^ 59);
         let variants = variants(&setup.config.workers[0], &mut dice);
         let wish = dice.within(0, variants.len() as u64 - 1) as u8;
-        let constant = [SelectTable::constant(wish)];
-        let selector = Selector::new(variants.clone(), constant, LoadMonitor::default()).expect("valid");
+        let (priced, rows) = prices(f64::INFINITY, &mut dice);
+        let weighs = dice.within(0, 1) == 1;
+        let (table, wish) =
+            if weighs { (priced, variants.len() - 1) } else { (SelectTable::constant(wish), usize::from(wish)) };
+        let selector = Selector::new(variants.clone(), [table], LoadMonitor::default()).expect("valid");
         let selector = classed(selector, setup.config.deadline.as_nanos(), &mut dice);
-        let classes = selector.classes().to_vec();
+        let (classes, workers) = (selector.classes().to_vec(), setup.config.workers[0].count);
         let (bench, choices) = run(&setup, selector, None);
         prop_assert_eq!(bench.harness.mandatory_misses(), []);
         prop_assert_eq!(bench.harness.causes(), []);
@@ -42,11 +45,18 @@ proptest! {
                 let profile = &variants[v].profile;
                 (batch.len() <= profile.max_batch()).then(|| profile.bound(batch.len()))
             };
-            let slowest = (0..=usize::from(wish)).filter_map(time).max().expect("the base").min(longest);
+            let slowest = (0..=wish).filter_map(time).max().expect("the base").min(longest);
             let fits = |v: &usize| *v == 0 || time(*v).is_some_and(|time| time <= slowest);
-            let worth = |v: usize| worth_of(&classes, v, &batch, (now, time(v).expect("fits").as_nanos()));
-            let all: Vec<usize> = (0..if wish == 0 { 1 } else { variants.len() }).filter(fits).collect();
-            let most = all.iter().map(|&v| worth(v)).fold(0.0, f64::max);
+            let free = (0..workers).filter(|&other| scheduler.granted(other) == ns(0)).count();
+            let row = &rows[(batch.len() + scheduler.waiting()).min(rows.len()) - 1];
+            let price = if weighs { f64::from(row[free.min(row.len() - 1)]) } else { 0.0 };
+            let worth = |v: usize| {
+                let time = time(v).expect("fits");
+                worth_of(&classes, v, &batch, (now, time.as_nanos())) - price * time.as_secs_f64()
+            };
+            let all: Vec<usize> =
+                (0..if wish == 0 && !weighs { 1 } else { variants.len() }).filter(fits).collect();
+            let most = all.iter().map(|&v| worth(v)).fold(f64::NEG_INFINITY, f64::max);
             let (then, variant, took) = expected.next().expect("a choice");
             assert!(all.contains(&variant), "{variant} of {all:?}");
             assert_eq!((then, took), (now, time(variant).expect("fits").as_nanos()));

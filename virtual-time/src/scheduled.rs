@@ -11,8 +11,9 @@ use crate::policy::{End, Policy, Step};
 pub struct Scheduled {
     scheduler: Scheduler,
     streams: Vec<StreamId>,
-    /// The class of each stream's requests; the first of those that are not listed.
-    by_stream: Vec<u8>,
+    /// The class of each stream's requests, and within what time their answers are wanted; the first class, and the deadline,
+    /// of those that are not listed.
+    by_stream: Vec<(u8, Span)>,
     workers: usize,
     /// Of each request in order its class, and within what time its answer is wanted; none where they are all alike.
     classes: Vec<(u8, Span)>,
@@ -27,9 +28,9 @@ impl Scheduled {
         Self { scheduler, streams, by_stream, workers, classes }
     }
 
-    /// The same with requests of one class in each stream, in the order of these.
+    /// The same with requests of one class in each stream, in the order of these, whose answers are wanted within such a time.
     #[must_use]
-    pub fn of_class_by_stream(self, by_stream: Vec<u8>) -> Self {
+    pub fn of_class_by_stream(self, by_stream: Vec<(u8, Span)>) -> Self {
         Self { by_stream, ..self }
     }
 
@@ -48,9 +49,8 @@ impl Policy for Scheduled {
 
     #[inline]
     fn arrive(&mut self, now: Instant, stream: usize, token: u64) -> Option<End> {
-        let class = self.by_stream.get(stream).copied().unwrap_or(0);
-        let arrival = Arrival::new(self.streams[stream], token, now).of_class(class);
-        let refused = match self.classes.get(token as usize) {
+        let arrival = Arrival::new(self.streams[stream], token, now);
+        let refused = match self.classes.get(token as usize).or_else(|| self.by_stream.get(stream)) {
             None => self.scheduler.handle_arrival(now, arrival),
             Some(&(class, within)) => {
                 self.scheduler.handle_wanted(now, arrival.of_class(class), (now, within), true)

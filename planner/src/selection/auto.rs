@@ -3,8 +3,8 @@
 use rt_core::{LearnedScale, LoadMonitor, Manner, Net, SelectError, SelectTable, Selector};
 use virtual_time::Poisson;
 
-use super::trial::Effort;
-use super::{Expected, Inputs, SelectionError};
+use super::trial::{Effort, Trial};
+use super::{Expected, Inputs, Kinds, SelectionError};
 
 /// Up to which rates one is chosen each, as parts of what the base carries; the last one also for more. Where little comes, what half a
 /// second tells of the rate is off by much of it, and a table for twice as much gives answers away: they are closer there.
@@ -26,8 +26,10 @@ pub enum By {
     Base,
     /// The most accurate variant after which the base still answers what waits.
     Accurate,
-    /// A table that is planned for the load, whatever it misses, for what that is worth.
+    /// A table of wishes that is planned for the load, whatever it misses, for what that is worth.
     Tables,
+    /// A table of prices that is planned so, where there are classes.
+    Prices,
     /// The network that was trained.
     Learned,
 }
@@ -40,6 +42,7 @@ impl By {
             Self::Base => "base",
             Self::Accurate => "accurate",
             Self::Tables => "tables",
+            Self::Prices => "prices",
             Self::Learned => "learned",
         }
     }
@@ -84,7 +87,7 @@ impl Compared {
 
 impl Inputs {
     /// Who selects up to `part` of what the base carries: of the base, the most accurate variant that gives up nothing that waits,
-    /// a table for this load and `net`, if there is one, the one whose answers are worth most. A miss counts as an answer that
+    /// tables for this load and `net`, if there is one, the one whose answers are worth most. A miss counts as an answer that
     /// is worth nothing, and as no more.
     ///
     /// # Errors
@@ -102,14 +105,16 @@ impl Inputs {
         self.check()?;
         let free = Self { max_miss: 1.0, ..self.clone() };
         let rate_per_s = part * free.capacity_per_s(0);
-        let planned = free.plan(rate_per_s, effort)?.table()?.up_to(f64::INFINITY)?;
+        let trial = Trial::new(&free, rate_per_s, effort);
+        let planned = |kinds| trial.best(kinds).map(|(table, _)| Some(table));
         let last = (self.variants.len() - 1) as u8;
         let accurate = SelectTable::constant(last).in_manner(Manner::Sparing);
         let learned = SelectTable::constant(0).in_manner(Manner::Learned);
         let all = [
             (By::Base, Some(SelectTable::constant(0))),
             (By::Accurate, Some(accurate)),
-            (By::Tables, Some(planned)),
+            (By::Tables, planned(Kinds::Wishes)?),
+            (By::Prices, if self.classes.is_empty() { None } else { planned(Kinds::Prices)? }),
             (By::Learned, net.map(|_| learned)),
         ];
         let mut best: Option<Choice> = None;

@@ -62,14 +62,11 @@ fn tables_are_read_by_the_scheduler() {
     for workers in [1, 3] {
         let inputs = inputs(workers);
         let planned = plan(&inputs, &LOADS).expect("tables");
-        let tables: Vec<_> = planned.iter().map(|p| p.table().expect("a table")).collect();
+        let tables: Vec<_> = planned.iter().map(|p| p.table.clone()).collect();
         Selector::new(inputs.variants.clone(), tables, LoadMonitor::default())
             .expect("they fit the variants");
         // What is there to lose when so little comes?
-        assert_eq!(
-            planned[0].table().expect("a table").wish(1, inputs.latency.saturating_sub(Span::from_nanos(1))),
-            2
-        );
+        assert_eq!(planned[0].table.wish(1, inputs.latency.saturating_sub(Span::from_nanos(1))), 2);
     }
 }
 
@@ -77,7 +74,8 @@ fn tables_are_read_by_the_scheduler() {
 fn more_slack_for_what_fits_a_batch_is_never_less_accurate() {
     let inputs = inputs(1);
     for planned in plan(&inputs, &LOADS).expect("tables") {
-        for (n, row) in planned.wishes.iter().take(inputs.batch).enumerate() {
+        let rows = planned.table.wishes().chunks(planned.table.columns());
+        for (n, row) in rows.take(inputs.batch).enumerate() {
             assert!(row.is_sorted(), "{}: {} wait: {row:?}", planned.rate_per_s, n + 1);
         }
     }
@@ -89,7 +87,9 @@ fn what_is_expected_happens() {
     for (workers, load) in [(1, 30.0), (1, 120.0), (2, 60.0), (2, 240.0), (4, 480.0)] {
         let inputs = inputs(workers);
         let planned = &plan(&inputs, &[load]).expect("tables")[0];
-        let selector = inputs.by_wishes(&(planned.wishes.clone(), planned.manner)).expect("a table");
+        let table = planned.table.clone().up_to(f64::INFINITY).expect("above 0");
+        let selector =
+            Selector::new(inputs.variants.clone(), [table], LoadMonitor::default()).expect("valid");
         let arrivals = Poisson::new(planned.rate_per_s, 7).take(200_000);
         let Expected { accuracy, missed } = inputs.tried(selector, arrivals).expect("a scheduler");
         let Expected { accuracy: least, missed: most } = planned.expected;
@@ -111,6 +111,7 @@ fn what_is_missing_is_planned_for_until_neighbours_are_near() {
             let at = all.partition_point(|one| one.rate_per_s < missing);
             assert!(all.get(at).is_none_or(|one| one.rate_per_s > missing), "{missing} is there already");
             let effort = Effort { rounds: [(500, 8), (2_000, 2)], last: 8_000 };
+            let effort = (Kinds::Wishes, effort);
             all.insert(at, plan_with(&inputs, &[missing], effort).expect("a table").remove(0));
             asked += 1;
         }
@@ -215,6 +216,40 @@ fn with_classes_the_worth_by_their_shares_is_planned_for() {
     assert!(alone.right() < most - 0.1, "{alone:?}");
 }
 
+/// What a table of prices knows beyond one of wishes is what is in the batch; it is tried on arrivals that neither was planned on.
+#[test]
+fn prices_are_worth_more_than_wishes_where_classes_want_different_variants() {
+    let inputs = classed();
+    let load = 0.4 * inputs.capacity_per_s(0);
+    let effort = Effort { rounds: [(2_000, 12), (6_000, 4)], last: 20_000 };
+    let found = |kinds| {
+        let planned = plan_with(&inputs, &[load], (kinds, effort)).expect("a table").remove(0);
+        let table = planned.table.up_to(f64::INFINITY).expect("above 0");
+        let is_priced = !table.prices().is_empty();
+        let selector =
+            Selector::new(inputs.variants.clone(), [table], LoadMonitor::default()).expect("valid");
+        (is_priced, inputs.tried(selector, Poisson::new(load, 7).take(40_000)).expect("a scheduler"))
+    };
+    let (wishes, prices, both) = (found(Kinds::Wishes), found(Kinds::Prices), found(Kinds::Both));
+    assert_eq!((wishes.0, prices.0, both), (false, true, prices));
+    assert!(prices.1.right() > wishes.1.right() + 0.003, "{prices:?} beside {wishes:?}");
+    assert!(prices.1.missed <= inputs.max_miss + 1e-3, "{prices:?}");
+    // Where requests are all alike there is nothing to weigh.
+    let alike = Inputs { classes: Vec::new(), ..inputs };
+    let planned = plan_with(&alike, &[load], (Kinds::Both, effort)).expect("a table").remove(0);
+    assert!(planned.table.prices().is_empty());
+}
+
+#[test]
+fn auto_takes_prices_where_classes_want_different_variants() {
+    let inputs = classed();
+    let effort = Effort { rounds: [(2_000, 12), (6_000, 4)], last: 20_000 };
+    let choice = inputs.choose_with(0.4, None, effort).expect("in range");
+    assert_eq!(choice.by, By::Prices, "{choice:?}");
+    assert_eq!(inputs.worthiest(1, 0.0), 1);
+    assert_eq!(inputs.worthiest(1, 1e6), 0);
+}
+
 #[test]
 fn late_answers_of_a_soft_class_count_by_what_they_keep() {
     let mut inputs = Inputs { variants: inputs(1).variants[..1].to_vec(), ..inputs(1) };
@@ -236,4 +271,23 @@ fn late_answers_of_a_soft_class_count_by_what_they_keep() {
     }];
     let found = inputs.tried(inputs.accurate().expect("valid"), Poisson::new(5.0, 1).take(1_000));
     assert!((found.expect("a scheduler").right() - 0.3).abs() < 1e-9);
+}
+
+/// Where more comes than can be answered, what a class wants soon is begun before the rest, and given up when that is over.
+#[test]
+fn what_a_class_wants_sooner_goes_first_and_is_given_up_as_in_the_daemon() {
+    let class = |share, ms| Class {
+        share,
+        worth: ClassWorth { worth: [1.0].into(), deadline: Span::from_millis(ms), decay: Decay::Hard },
+    };
+    let mut inputs = Inputs { variants: inputs(1).variants[..1].to_vec(), ..inputs(1) };
+    let right = |inputs: &Inputs| {
+        let load = 1.5 * inputs.capacity_per_s(0);
+        let base = inputs.accurate().expect("valid");
+        inputs.tried(base, Poisson::new(load, 1).take(8_000)).expect("a scheduler")
+    };
+    inputs.classes = vec![class(1.0, 100), class(1.0, 50)];
+    let found = right(&inputs);
+    // All that is answered is in time, so that it is worth 1: nothing is answered for nothing.
+    assert!((found.accuracy - 1.0).abs() < 1e-9 && found.missed < 0.4, "{found:?}");
 }

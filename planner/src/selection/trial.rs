@@ -1,12 +1,13 @@
-//! What becomes of a table is tried out on the daemon's scheduler, in virtual time; tables are made from prices.
+//! What becomes of a table is tried out on the daemon's scheduler, in virtual time; tables are made from prices, or have them.
 
 use rt_core::{
-    Alarm, Dispatch, Instant, LoadMonitor, Manner, Outcome, SafeModeConfig, Scheduler, SchedulerConfig,
-    SelectError, SelectTable, Selector, Shield, Span, StreamSpec, StreamState, Transition, Workers,
+    Alarm, Dispatch, Instant, LoadMonitor, MAX_PRICE, Manner, Outcome, SafeModeConfig, Scheduler,
+    SchedulerConfig, SelectError, SelectTable, Selector, Shield, Span, StreamSpec, StreamState, Transition,
+    Workers,
 };
 use virtual_time::{Batch, Observer, Order, Poisson, Request, Scheduled, drive};
 
-use super::{BINS, Class, Expected, Inputs, SelectionError};
+use super::{BINS, Class, Expected, Inputs, Kinds, SelectionError};
 
 /// Prices of worker time are tried from that at which a full batch of the base costs all that it can be worth, each
 /// this part of the one before.
@@ -14,6 +15,11 @@ const STEP: f64 = 0.6;
 const STEPS: i32 = 14;
 /// By how much of itself the price rises for each request that waits for a worker.
 const RISES: [f64; 6] = [0.0, 0.1, 0.3, 1.0, 3.0, 10.0];
+/// What is left of the price for each other worker that is free, where a table has prices.
+const FREES: [f64; 3] = [1.0, 0.6, 0.2];
+/// More requests, and more workers that are free, are not told apart by prices.
+const MAX_ROWS: usize = 4096;
+const MAX_FREE: usize = 16;
 /// What a request missed beyond what may be costs in the search, in right answers.
 const MISS: f64 = 20.0;
 
@@ -22,13 +28,7 @@ const CLASSES: u64 = 0xc1a55;
 /// Requests that can wait: more than are in time at any load that the base carries.
 const QUEUE: usize = 1 << 14;
 
-/// Wishes by what waits and by slack, as [`super::Planned`] has them.
-type Wishes = Vec<Vec<u8>>;
-
-/// A table that is tried, and how batches are formed for it.
-type Table = (Wishes, Manner);
-
-/// How they are.
+/// How batches are formed for tables of wishes.
 const MANNERS: [Manner; 2] = [Manner::Plain, Manner::Forming];
 
 /// How many requests the tables are tried on, round by round, and how many tables stay after each but the last.
@@ -47,6 +47,7 @@ impl Default for Effort {
 /// Arrivals to try tables on.
 pub(super) struct Trial<'a> {
     inputs: &'a Inputs,
+    load: f64,
     arrivals: Vec<Instant>,
     effort: Effort,
 }
@@ -55,26 +56,21 @@ impl<'a> Trial<'a> {
     /// Poisson arrivals of `load` requests a second.
     pub(super) fn new(inputs: &'a Inputs, load: f64, effort: Effort) -> Self {
         let arrivals = Poisson::new(load, 1).take(effort.last).collect();
-        Self { inputs, arrivals, effort }
+        Self { inputs, load, arrivals, effort }
     }
 
-    /// The best of tables by price, and of `others`, with what became of it.
-    pub(super) fn best(
-        &self,
-        others: impl IntoIterator<Item = Wishes>,
-    ) -> Result<(Table, Expected), SelectionError> {
+    /// The best of tables of such kinds, and of the base alone, with what became of it.
+    pub(super) fn best(&self, kinds: Kinds) -> Result<(SelectTable, Expected), SelectionError> {
         let most = self.inputs.max_miss;
-        let scale = 1.0 / self.inputs.variants[0].profile.bound(self.inputs.batch).as_secs_f64();
-        let prices = (0..STEPS).map(|step| scale * STEP.powi(step));
-        let tables = prices.flat_map(|price| RISES.map(|rise| self.inputs.priced(price, rise)));
-        // Many prices make the same table.
-        let mut tables: Vec<Wishes> = tables.collect();
-        tables.sort_unstable();
-        tables.dedup();
-        let in_manners = |wishes: Wishes| MANNERS.map(|manner| (wishes.clone(), manner));
-        let mut tables: Vec<Table> = tables.into_iter().flat_map(in_manners).collect();
+        let mut tables = Vec::new();
+        if kinds != Kinds::Prices {
+            tables.extend(self.inputs.wishing()?);
+        }
+        if kinds != Kinds::Wishes && !self.inputs.classes.is_empty() {
+            tables.extend(self.inputs.weighing()?);
+        }
         for (requests, stay) in self.effort.rounds {
-            let worth = |table: Table| {
+            let worth = |table: SelectTable| {
                 let found = self.run(&table, requests)?;
                 Ok((found.right() - MISS * (found.missed - most).max(0.0), table))
             };
@@ -83,9 +79,11 @@ impl<'a> Trial<'a> {
             tried.truncate(stay);
             tables = tried.into_iter().map(|(_, table)| table).collect();
         }
-        let base = (vec![vec![0; BINS]], Manner::Plain);
+        let base = SelectTable::constant(0);
         let mut best = (self.run(&base, self.effort.last)?, base);
-        for table in tables.into_iter().chain(others.into_iter().flat_map(in_manners)) {
+        let able = (1..self.inputs.variants.len()).filter(|&v| !self.inputs.is_hopeless(v, self.load));
+        let constant = able.map(|variant| SelectTable::constant(variant as u8));
+        for table in tables.into_iter().chain(constant.flat_map(in_manners)) {
             let found = self.run(&table, self.effort.last)?;
             if found.betters(best.0, most) {
                 best = (found, table);
@@ -97,14 +95,20 @@ impl<'a> Trial<'a> {
     /// What becomes of them if `variant` is the only one.
     pub(super) fn alone(&self, variant: usize) -> Result<Expected, SelectionError> {
         let inputs = self.inputs.alone(variant);
-        Trial { inputs: &inputs, arrivals: self.arrivals.clone(), effort: self.effort }
-            .run(&(vec![vec![0]], Manner::Plain), self.effort.last)
+        Trial { inputs: &inputs, load: self.load, arrivals: self.arrivals.clone(), effort: self.effort }
+            .run(&SelectTable::constant(0), self.effort.last)
     }
 
     /// What becomes of the first `count` requests at the scheduler, where nothing is promised.
-    fn run(&self, table: &Table, count: usize) -> Result<Expected, SelectionError> {
-        self.inputs.tried(self.inputs.by_wishes(table)?, self.arrivals.iter().take(count).copied())
+    fn run(&self, table: &SelectTable, count: usize) -> Result<Expected, SelectionError> {
+        let table = table.clone().up_to(f64::INFINITY)?;
+        let selector = Selector::new(self.inputs.variants.clone(), [table], LoadMonitor::default())?;
+        self.inputs.tried(selector, self.arrivals.iter().take(count).copied())
     }
+}
+
+fn in_manners(table: SelectTable) -> [SelectTable; 2] {
+    MANNERS.map(|manner| table.clone().in_manner(manner))
 }
 
 /// Counts what is answered in time, and right.
@@ -193,14 +197,6 @@ impl Inputs {
         Self { variants, batch, classes, ..self.clone() }
     }
 
-    /// Who reads a table of `wishes` at any load.
-    pub(super) fn by_wishes(&self, (wishes, manner): &Table) -> Result<Selector, SelectError> {
-        let bins = wishes.first().map_or(0, Vec::len);
-        let table = SelectTable::new(f64::INFINITY, self.bin(), bins, wishes.concat())?;
-        let table = table.in_manner(*manner);
-        Selector::new(self.variants.clone(), vec![table], LoadMonitor::default())
-    }
-
     /// The scheduler that `selector` selects for, before its first request, and one stream that is promised nothing; one for each
     /// class where there are some.
     ///
@@ -228,7 +224,10 @@ impl Inputs {
         let streams = (0..self.classes.len().max(1)).map(add).collect::<Result<Vec<_>, _>>()?;
         scheduler.set_shield(Some(shield))?;
         scheduler.set_selector(Some(self.for_classes(selector)?))?;
-        Ok(Scheduled::new(scheduler, streams).of_class_by_stream((0..self.classes.len() as u8).collect()))
+        // As in the daemon: what is worth nothing any more is given up, and what is wanted soon goes first.
+        let within = |class: &Class| class.worth.decay.reach(class.worth.deadline).min(latency);
+        let by_stream = (0..).zip(self.classes.iter().map(within)).collect();
+        Ok(Scheduled::new(scheduler, streams).of_class_by_stream(by_stream))
     }
 
     /// The same selector, for these classes.
@@ -240,9 +239,53 @@ impl Inputs {
         if classes.is_empty() { Ok(selector) } else { selector.for_classes(classes) }
     }
 
+    /// Tables of wishes by price, each formed for in each manner.
+    fn wishing(&self) -> Result<Vec<SelectTable>, SelectError> {
+        let scale = 1.0 / self.variants[0].profile.bound(self.batch).as_secs_f64();
+        let prices = (0..STEPS).map(|step| scale * STEP.powi(step));
+        let tables = prices.flat_map(|price| RISES.map(|rise| self.priced(price, rise)));
+        // Many prices make the same table.
+        let mut tables: Vec<Vec<u8>> = tables.collect();
+        tables.sort_unstable();
+        tables.dedup();
+        let table = |wishes| SelectTable::new(f64::INFINITY, self.bin(), BINS, wishes);
+        Ok(tables
+            .into_iter()
+            .map(table)
+            .collect::<Result<Vec<_>, _>>()?
+            .into_iter()
+            .flat_map(in_manners)
+            .collect())
+    }
+
+    /// Tables of prices: each rises with what waits for a worker behind the batch, and falls with each worker that is free.
+    fn weighing(&self) -> Result<Vec<SelectTable>, SelectError> {
+        let most =
+            self.classes.iter().flat_map(|class| class.worth.worth.iter().copied()).fold(0.0, f64::max);
+        let scale = self.batch as f64 * most / self.variants[0].profile.bound(self.batch).as_secs_f64();
+        let (rows, columns) =
+            ((self.batch * (1 + 2 * self.workers)).min(MAX_ROWS), self.workers.min(MAX_FREE));
+        let table = |step: i32, rise: f64, left: f64| {
+            let price = |n: usize, free: usize| {
+                let behind = n.saturating_sub(self.batch) as f64 / self.workers as f64;
+                let price = scale * STEP.powi(step) * left.powi(free as i32);
+                ((price * (1.0 + rise * behind)) as f32).min(MAX_PRICE)
+            };
+            // Without a rise all rows are alike.
+            let rows = if rise > 0.0 { rows } else { 1 };
+            let row = |n| (0..columns).map(move |free| price(n, free));
+            SelectTable::of_prices(f64::INFINITY, columns, (1..=rows).flat_map(row).collect::<Vec<_>>())
+        };
+        // Of one worker no other is free.
+        let frees = if columns == 1 { &FREES[..1] } else { &FREES[..] };
+        let shapes = RISES.iter().flat_map(|&rise| frees.iter().map(move |&left| (rise, left)));
+        let all = (0..STEPS).flat_map(|step| shapes.clone().map(move |(rise, left)| (step, rise, left)));
+        all.map(|(step, rise, left)| table(step, rise, left)).collect()
+    }
+
     /// Wishes for the variant whose right answers are worth most beyond its time, at `price` right answers for a
-    /// second; the price rises by `rise` of itself for each request that waits for a worker behind the batch.
-    fn priced(&self, price: f64, rise: f64) -> Wishes {
+    /// second, row by row; the price rises by `rise` of itself for each request that waits for a worker behind the batch.
+    fn priced(&self, price: f64, rise: f64) -> Vec<u8> {
         let wish = |n: usize, bin: u64| {
             let slack = Span::from_nanos(self.bin().as_nanos() * bin);
             let size = self.variants[0].profile.largest_within(slack, n.min(self.batch)).max(1);
@@ -257,14 +300,14 @@ impl Inputs {
         };
         let last = self.batch * (1 + 2 * self.workers);
         let row = |n| (0..BINS as u64).map(|bin| wish(n, bin)).collect();
-        let mut rows: Wishes = (1..=last).map(row).collect();
+        let mut rows: Vec<Vec<u8>> = (1..=last).map(row).collect();
         // The last row is also for more.
         while let [.., before, last] = &rows[..]
             && before == last
         {
             rows.pop();
         }
-        rows
+        rows.concat()
     }
 
     /// Whether a batch of `size` runs with a variant in time.

@@ -6,6 +6,7 @@
 //! its class allows *on average*. Only experiments use it.
 
 mod arrivals;
+mod auto;
 mod features;
 mod planned;
 mod play;
@@ -16,6 +17,7 @@ mod train;
 use rt_core::{Decay, DecayError};
 
 pub use arrivals::{Arrivals, Coming, Load, MAX_LOAD_PER_S, Mix};
+pub use auto::Auto;
 pub use planned::Planned;
 pub use play::{Ended, Fleet, play};
 pub use rivals::{Greedy, Static};

@@ -18,6 +18,17 @@ pub(super) struct Selection {
     kinds: Box<[Kind]>,
 }
 
+/// What is wished for a batch.
+struct Wish {
+    variant: usize,
+    /// How many requests it has.
+    size: usize,
+    /// The time that it has, whatever runs it.
+    granted: Span,
+    /// What a second of it costs, if variants are weighed by that.
+    price: Option<f64>,
+}
+
 impl Selection {
     fn is_sparing(&mut self, now: Instant) -> bool {
         self.selector.as_mut().is_some_and(|selector| selector.is_sparing(now))
@@ -157,27 +168,29 @@ impl Scheduler {
     #[inline(never)]
     fn select(&mut self, now: Instant, worker: WorkerId) {
         let slack = self.slack(now, worker);
-        let Some((wish, size, granted)) = self.wish(now, worker, slack) else { return };
+        let Some(wish) = self.wish(now, worker, slack) else { return };
         let mut longest = match &self.shield {
-            Some(shield) if self.may_prolong(now) => granted.max(self.longest_by(shield, now, worker, slack)),
-            _ => granted,
+            Some(shield) if self.may_prolong(now) => {
+                wish.granted.max(self.longest_by(shield, now, worker, slack))
+            }
+            _ => wish.granted,
         };
         if self.selection.is_sparing(now) {
             longest = longest.min(self.sparing(now, worker));
         }
-        self.take_variant(now, worker, (wish, size, granted), longest);
+        self.take_variant(now, worker, &wish, longest);
     }
 
     /// Has the variant selected for the batch that `worker` starts at `now` and that is due in `slack`, which may take as long as
     /// `longest` if that is more than the base does.
     pub(super) fn select_within(&mut self, now: Instant, worker: WorkerId, slack: Span, longest: Span) {
         if let Some(wish) = self.wish(now, worker, slack) {
-            self.take_variant(now, worker, wish, longest);
+            self.take_variant(now, worker, &wish, longest);
         }
     }
 
-    /// What is wished for the batch that `worker` starts, if it is not the base; its size, and the time that it has.
-    fn wish(&mut self, now: Instant, worker: WorkerId, slack: Span) -> Option<(usize, usize, Span)> {
+    /// What is wished for the batch that `worker` starts, if it is not the base.
+    fn wish(&mut self, now: Instant, worker: WorkerId, slack: Span) -> Option<Wish> {
         if self.fallen.is_some() {
             return None;
         }
@@ -189,27 +202,24 @@ impl Scheduler {
         if !selector.classes().is_empty() {
             view.classes = selector.mix(self.pool.batch(worker));
         }
-        let wish = selector.wish(&view);
-        (wish > 0).then_some((wish, size, granted))
+        let variant = selector.wish(&view);
+        (variant > 0).then(|| Wish { variant, size, granted, price: selector.price(&view) })
     }
 
     /// Takes the variant that is wished for, or the best below it that takes no longer than `longest`; with classes the one of
-    /// these times that is worth most to the batch.
-    fn take_variant(
-        &mut self,
-        now: Instant,
-        worker: WorkerId,
-        (wish, size, granted): (usize, usize, Span),
-        longest: Span,
-    ) {
+    /// these times that is worth most to the batch, and with a price of time the one that is most beyond what its time costs.
+    fn take_variant(&mut self, now: Instant, worker: WorkerId, wish: &Wish, longest: Span) {
         let Some(selector) = &self.selection.selector else { return };
-        let chosen = match selector.classes().is_empty() {
-            true => selector.fitting(wish, size, longest),
-            false => selector.worthiest(now, wish, self.pool.batch(worker), longest),
+        let chosen = match wish.price {
+            None if selector.classes().is_empty() => selector.fitting(wish.variant, wish.size, longest),
+            price => {
+                let limit = (longest, price.unwrap_or(0.0));
+                selector.worthiest(now, wish.variant, self.pool.batch(worker), limit)
+            }
         };
         if let Some((variant, time)) = chosen {
             self.pool.set_variant(worker, variant as u8);
-            if time > granted {
+            if time > wish.granted {
                 self.grant(now, worker, time);
             }
         }

@@ -80,10 +80,10 @@ impl Selector {
         if class < self.classes.len() { class } else { 0 }
     }
 
-    /// The variant that is worth most to this batch, started at `now`, of those that take it, within `limit`, and no longer
-    /// than the slowest up to `wish` does; of equals the one that takes least. Late answers count by what they keep of their
-    /// worth, where batches take what they most likely do. With its time bound; `None` for the base, which is always
-    /// among them.
+    /// The variant that is worth most to this batch, started at `now`, beyond its time at `price` a second, of those that take
+    /// it, within `limit`, and no longer than the slowest up to `wish` does; of equals the one that takes least. Late answers
+    /// count by what they keep of their worth, where batches take what they most likely do. With its time bound; `None` for
+    /// the base, which is always among them.
     #[inline(never)]
     #[must_use]
     pub fn worthiest(
@@ -91,16 +91,16 @@ impl Selector {
         now: Instant,
         wish: usize,
         batch: &[Request],
-        limit: Span,
+        (limit, price): (Span, f64),
     ) -> Option<(usize, Span)> {
         let size = batch.len();
         let upto = self.variants.get(..=wish).unwrap_or(&self.variants);
         let slowest = upto.iter().filter_map(|variant| variant.time(size)).max()?;
         let most = slowest.min(limit);
-        let mut best = (self.worth(now, 0, batch), None::<(usize, Span)>);
+        let mut best = (self.worth(now, 0, batch, price), None::<(usize, Span)>);
         for (variant, of) in self.variants.iter().enumerate().skip(1) {
             let Some(time) = of.time(size).filter(|time| *time <= most) else { continue };
-            let worth = self.worth(now, variant, batch);
+            let worth = self.worth(now, variant, batch, price);
             let sooner = || best.1.is_some_and(|(_, before)| time < before);
             if worth > best.0 || worth == best.0 && sooner() {
                 best = (worth, Some((variant, time)));
@@ -109,10 +109,16 @@ impl Selector {
         best.1
     }
 
-    /// What the answers of a variant are worth to a batch that it starts at `now`.
-    fn worth(&self, now: Instant, variant: usize, batch: &[Request]) -> f64 {
-        let end = now + self.variants[variant].profile.likely(batch.len());
-        let worth = |request: &Request| self.classes[self.class(request)].of(variant, request, end);
-        batch.iter().map(worth).sum()
+    /// What the answers of a variant are worth to a batch that it starts at `now`, beyond its time at `price` a second.
+    /// Requests that are all alike are worth its accuracy.
+    fn worth(&self, now: Instant, variant: usize, batch: &[Request], price: f64) -> f64 {
+        let took = self.variants[variant].profile.likely(batch.len());
+        let end = now + took;
+        let worth = |request: &Request| match self.classes.get(self.class(request)) {
+            Some(class) => class.of(variant, request, end),
+            None if end <= request.wanted => self.variants[variant].accuracy,
+            None => 0.0,
+        };
+        batch.iter().map(worth).sum::<f64>() - price * took.as_secs_f64()
     }
 }

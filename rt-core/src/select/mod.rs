@@ -2,7 +2,8 @@
 //! much comes. The shield decides whether the wish is granted.
 //!
 //! One rule reads tables made ahead, after RAMSIS (Mendoza et al., EuroSys 2024): one table for each of several arrival
-//! rates, and a sliding window over arrivals that tells which of them to read. Another asks a network that was trained, after
+//! rates, and a sliding window over arrivals that tells which of them to read; instead of wishes a table may have prices of
+//! time, which what a batch is worth is weighed against. Another asks a network that was trained, after
 //! Jha et al. ("Learned Best-Effort LLM Serving", 2024).
 
 mod classes;
@@ -27,7 +28,7 @@ pub use load::LoadMonitor;
 pub use net::{MAX_NET_LAYERS, MAX_NET_WEIGHT, MAX_NET_WIDTH, Net};
 pub use rule::{BatchView, Boxed, VariantSelector};
 use rule::{MixedRule, TableRule};
-pub use table::{Manner, SelectTable};
+pub use table::{MAX_PRICE, Manner, SelectTable};
 pub use tables::SelectTables;
 
 /// The share of what the base could answer that may come before a sparing selector leaves it all to the base.
@@ -109,6 +110,22 @@ pub enum SelectError {
         wishes: usize,
         /// Wishes in one row.
         bins: usize,
+    },
+    /// Prices that do not fill whole rows.
+    #[error("{prices} prices: must be a multiple of {frees}, those in a row")]
+    PriceRows {
+        /// How many there are.
+        prices: usize,
+        /// Prices in one row.
+        frees: usize,
+    },
+    /// A price that is no number, or absurd.
+    #[error("price[{index}] = {price}: must be in 0..={MAX_PRICE}")]
+    Price {
+        /// Which, counted through all rows.
+        index: usize,
+        /// Its value.
+        price: f32,
     },
     /// A wish for a variant that is not there.
     #[error("table[{table}].wish[{index}] = {wish}: must be below {variants}, the number of variants")]
@@ -314,6 +331,13 @@ impl Selector {
             return 0;
         }
         self.rule.wish(batch)
+    }
+
+    /// What a second of a worker's time costs the batch, if variants are weighed against that: see
+    /// [`SelectTable::of_prices`].
+    #[inline]
+    pub(crate) fn price(&mut self, batch: &BatchView) -> Option<f64> {
+        self.rule.price(batch)
     }
 
     /// The most accurate variant, not above `wish`, that runs a batch of `size` within `limit`; 0 if none does.

@@ -45,6 +45,11 @@ pub trait VariantSelector: fmt::Debug + Send + Sync + Boxed {
         Manner::Plain
     }
 
+    /// What a second of a worker's time costs this batch, in what an answer is worth, if variants are weighed by that.
+    fn price(&mut self, _batch: &BatchView) -> Option<f64> {
+        None
+    }
+
     /// A request came.
     fn observe(&mut self, _now: Instant) {}
 
@@ -105,6 +110,13 @@ impl VariantSelector for TableRule {
         self.table(now).map_or(Manner::Plain, SelectTable::manner)
     }
 
+    fn price(&mut self, batch: &BatchView) -> Option<f64> {
+        if !self.tables.are_mannered() {
+            return None;
+        }
+        self.table(batch.now)?.price(batch.size + batch.waiting, batch.free)
+    }
+
     fn observe(&mut self, now: Instant) {
         self.load.observe(now);
     }
@@ -139,6 +151,10 @@ impl VariantSelector for MixedRule {
 
     fn manner(&mut self, now: Instant) -> Manner {
         self.tables.manner(now)
+    }
+
+    fn price(&mut self, batch: &BatchView) -> Option<f64> {
+        self.tables.price(batch)
     }
 
     fn observe(&mut self, now: Instant) {

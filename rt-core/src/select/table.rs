@@ -1,12 +1,14 @@
-//! A table of wishes for one arrival rate, by what waits and how much time is left.
+//! A table for one arrival rate: of wishes, by what waits and how much time is left, or of prices, by what waits and who is free.
 
 use alloc::boxed::Box;
 
 use super::{SelectError, range};
 use crate::time::{MAX_SPAN, Span};
 
-/// The most wishes of one table.
-const MAX_WISHES: u64 = 1 << 20;
+/// The most wishes or prices of one table.
+const MAX_CELLS: u64 = 1 << 20;
+/// The most that a second of a worker's time may cost.
+pub const MAX_PRICE: f32 = 1e12;
 
 /// What a table's wish means for the batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,10 +23,12 @@ pub enum Manner {
     Sparing,
     /// The network is asked; see [`Selector::mixed`](super::Selector::mixed).
     Learned,
+    /// It has prices instead of wishes; see [`SelectTable::of_prices`].
+    Weighing,
 }
 
 /// Which variant to wish for, for one arrival rate: by the number of requests in the batch and waiting, and by the
-/// slack of the batch's earliest deadline.
+/// slack of the batch's earliest deadline. Or what time costs: by that number, and by how many other workers are free.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectTable {
     rate_per_s: f64,
@@ -32,6 +36,8 @@ pub struct SelectTable {
     bins: usize,
     rows: usize,
     wishes: Box<[u8]>,
+    /// Instead of wishes, `bins` of them in a row.
+    prices: Box<[f32]>,
     manner: Manner,
 }
 
@@ -50,20 +56,47 @@ impl SelectTable {
     ) -> Result<Self, SelectError> {
         let wishes = wishes.into();
         range("bin in nanoseconds", bin.as_nanos(), 1, MAX_SPAN.as_nanos())?;
-        range("number of wishes", wishes.len() as u64, 1, MAX_WISHES)?;
+        range("number of wishes", wishes.len() as u64, 1, MAX_CELLS)?;
         range("bins", bins as u64, 1, wishes.len() as u64)?;
         if wishes.len() % bins != 0 {
             return Err(SelectError::Rows { wishes: wishes.len(), bins });
         }
         let rows = wishes.len() / bins;
-        Self { rate_per_s, bin, bins, rows, wishes, manner: Manner::Plain }.up_to(rate_per_s)
+        Self { bin, bins, rows, wishes, ..Self::constant(0) }.up_to(rate_per_s)
+    }
+
+    /// What a second of a worker's time costs, in what an answer is worth, up to `rate_per_s` requests a second, which may be
+    /// infinite. Row `n`, from 1, is for `n` requests in the batch and waiting, the last one also for more; in it, `frees`
+    /// prices for 0, 1 and so on other workers that are free, the last one also for more. The batch gets the variant that is
+    /// worth most to its own requests beyond what its time costs. Allocates.
+    ///
+    /// # Errors
+    /// A rate that is not above 0, no price or more than 2^20, one outside 0..=[`MAX_PRICE`], or an incomplete row.
+    pub fn of_prices(
+        rate_per_s: f64,
+        frees: usize,
+        prices: impl Into<Box<[f32]>>,
+    ) -> Result<Self, SelectError> {
+        let prices = prices.into();
+        range("number of prices", prices.len() as u64, 1, MAX_CELLS)?;
+        range("prices in a row", frees as u64, 1, prices.len() as u64)?;
+        if prices.len() % frees != 0 {
+            return Err(SelectError::PriceRows { prices: prices.len(), frees });
+        }
+        if let Some(index) = prices.iter().position(|price| !(0.0..=MAX_PRICE).contains(price)) {
+            return Err(SelectError::Price { index, price: prices[index] });
+        }
+        let (rows, wishes) = (prices.len() / frees, Box::default());
+        Self { bins: frees, rows, wishes, prices, manner: Manner::Weighing, ..Self::constant(0) }
+            .up_to(rate_per_s)
     }
 
     /// The same wish at any rate, for anything that waits. Allocates.
     #[must_use]
     pub fn constant(wish: u8) -> Self {
         let (rate_per_s, wishes) = (f64::INFINITY, Box::new([wish]));
-        Self { rate_per_s, bin: MAX_SPAN, bins: 1, rows: 1, wishes, manner: Manner::Plain }
+        let prices = Box::default();
+        Self { rate_per_s, bin: MAX_SPAN, bins: 1, rows: 1, wishes, prices, manner: Manner::Plain }
     }
 
     /// The same with another manner.
@@ -96,22 +129,50 @@ impl SelectTable {
         self.rate_per_s
     }
 
-    /// All wishes, row after row.
+    /// All wishes, row after row; none of a table of prices.
     #[must_use]
     pub fn wishes(&self) -> &[u8] {
         &self.wishes
     }
 
+    /// All prices, row after row; none of a table of wishes.
+    #[must_use]
+    pub fn prices(&self) -> &[f32] {
+        &self.prices
+    }
+
+    /// How many wishes or prices are in a row, at least 1.
+    #[must_use]
+    pub const fn columns(&self) -> usize {
+        self.bins
+    }
+
+    /// How long each interval of slack is, of a table of wishes.
+    #[must_use]
+    pub const fn bin(&self) -> Span {
+        self.bin
+    }
+
     /// The wish where `requests` (at least 1; 0 counts as 1) are in the batch or wait, and the earliest of the batch
-    /// is due, less the guard, in `slack`.
+    /// is due, less the guard, in `slack`. Of a table of prices the last variant, whichever that is.
     #[must_use]
     #[inline]
     pub fn wish(&self, requests: usize, slack: Span) -> usize {
-        if let [only] = self.wishes[..] {
-            return usize::from(only);
+        match self.wishes[..] {
+            [] => return usize::MAX,
+            [only] => return usize::from(only),
+            _ => {}
         }
         let bin = (slack.as_nanos() / self.bin.as_nanos()).min(self.bins as u64 - 1) as usize;
         usize::from(self.wishes[(requests.clamp(1, self.rows) - 1) * self.bins + bin])
+    }
+
+    /// What a second of a worker's time costs where `requests` are in the batch or wait, and `free` other workers are free;
+    /// `None` of a table of wishes.
+    #[must_use]
+    pub fn price(&self, requests: usize, free: usize) -> Option<f64> {
+        let place = (requests.clamp(1, self.rows) - 1) * self.bins + free.min(self.bins - 1);
+        self.prices.get(place).map(|&price| f64::from(price))
     }
 }
 
@@ -141,5 +202,27 @@ mod tests {
         assert_eq!(new(1.0, 1, 1, &[]), "number of wishes = 0 is outside 1..=1048576");
         assert_eq!(new(1.0, 1, 0, &[0]), "bins = 0 is outside 1..=1");
         assert_eq!(new(1.0, 1, 2, &[0, 0, 0]), "3 wishes: must be a multiple of bins = 2");
+        let new = |rate, frees, prices: &[f32]| {
+            let made = SelectTable::of_prices(rate, frees, prices);
+            alloc::format!("{}", made.expect_err("refused"))
+        };
+        assert_eq!(new(-1.0, 1, &[0.0]), "rate_per_s = -1: must be above 0");
+        assert_eq!(new(1.0, 1, &[]), "number of prices = 0 is outside 1..=1048576");
+        assert_eq!(new(1.0, 2, &[0.0]), "prices in a row = 2 is outside 1..=1");
+        assert_eq!(new(1.0, 2, &[0.0; 3]), "3 prices: must be a multiple of 2, those in a row");
+        assert_eq!(new(1.0, 2, &[0.0, f32::NAN]), "price[1] = NaN: must be in 0..=1000000000000");
+        assert_eq!(new(1.0, 1, &[-0.5]), "price[0] = -0.5: must be in 0..=1000000000000");
+    }
+
+    #[test]
+    fn prices_are_by_what_waits_and_who_is_free() {
+        let table = SelectTable::of_prices(1.0, 2, [1.0, 2.0, 3.0, 4.0]).expect("valid");
+        let price = |requests, free| table.price(requests, free);
+        assert_eq!(
+            [(0, 0), (1, 1), (1, 9), (2, 0), (9, 9)].map(|(n, free)| price(n, free)),
+            [1.0, 2.0, 2.0, 3.0, 4.0].map(Some)
+        );
+        assert_eq!((table.wish(1, Span::ZERO), table.manner()), (usize::MAX, Manner::Weighing));
+        assert_eq!(SelectTable::constant(1).price(1, 0), None);
     }
 }

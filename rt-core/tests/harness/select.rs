@@ -1,6 +1,8 @@
 //! Variants, tables that wish for any of them, and whole runs in which a selector chooses.
 
-use rt_core::{Dispatch, LatencyProfile, Manner, SelectTable, SelectTables, Selector, Variant, Workers};
+use rt_core::{
+    Dispatch, LatencyProfile, MAX_PRICE, Manner, SelectTable, SelectTables, Selector, Variant, Workers,
+};
 
 use super::classes::classed;
 use super::load::{Bench, Setup, ns, shield_of};
@@ -40,7 +42,25 @@ pub(crate) fn tables(variants: usize, dice: &mut Dice) -> Vec<SelectTable> {
     };
     let manners = [Manner::Plain, Manner::Forming, Manner::Sparing];
     let tables: Vec<_> = (0..count).map(&mut one).collect();
-    tables.into_iter().map(|table| table.in_manner(manners[dice.within(0, 2) as usize])).collect()
+    let in_manner = |table: SelectTable| match manners.get(dice.within(0, 3) as usize) {
+        Some(&manner) => table.in_manner(manner),
+        None => prices(table.rate_per_s(), dice).0,
+    };
+    tables.into_iter().map(in_manner).collect()
+}
+
+/// A table of any shape with any prices of time, from nothing to all that there may be, and these: row by row.
+pub(crate) fn prices(rate_per_s: f64, dice: &mut Dice) -> (SelectTable, Vec<Vec<f32>>) {
+    let frees = dice.within(1, 4) as usize;
+    let price = |dice: &mut Dice| match dice.within(0, 9) {
+        0 => 0.0,
+        1 => MAX_PRICE,
+        // Batches take some nanoseconds here.
+        _ => 1e3f32.powi(dice.within(0, 3) as i32) * dice.within(0, 1000) as f32,
+    };
+    let rows: Vec<Vec<f32>> =
+        (0..dice.within(1, 12)).map(|_| (0..frees).map(|_| price(dice)).collect()).collect();
+    (SelectTable::of_prices(rate_per_s, frees, rows.concat()).expect("valid"), rows)
 }
 
 /// Every other time for classes.

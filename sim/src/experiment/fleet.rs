@@ -62,19 +62,25 @@ pub enum ServingKind {
     RamsisRequests,
     /// One queue for all workers, planned for the load that comes: ours.
     SharedQueue,
-    /// The daemon's scheduler with the tables that it plans.
+    /// The daemon's scheduler with the variant that is best alone, which it has no other of.
+    WeirAlone,
+    /// The daemon's scheduler with the base alone.
+    WeirBase,
+    /// The daemon's scheduler with the tables that it plans; of wishes, where there are classes.
     WeirTables,
+    /// The daemon's scheduler with tables of prices, which have a batch's own classes decide.
+    WeirPrices,
     /// The daemon's scheduler with the most accurate variant that gives up nothing that waits.
     WeirAccurate,
     /// The daemon's scheduler with a network that was trained on it.
     WeirLearned,
-    /// The daemon's scheduler with whoever is worth most in simulation at the rate that comes, but for a network.
+    /// The daemon's scheduler with whoever is worth most in simulation at the rate that comes, without classes but for a network.
     WeirAuto,
 }
 
 impl ServingKind {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Fastest,
         Self::FastestInTime,
         Self::TwoThresholds,
@@ -84,7 +90,10 @@ impl ServingKind {
         Self::Ramsis,
         Self::RamsisRequests,
         Self::SharedQueue,
+        Self::WeirAlone,
+        Self::WeirBase,
         Self::WeirTables,
+        Self::WeirPrices,
         Self::WeirAccurate,
         Self::WeirLearned,
         Self::WeirAuto,
@@ -103,7 +112,10 @@ impl ServingKind {
             Self::Ramsis => "ramsis",
             Self::RamsisRequests => "ramsis-requests",
             Self::SharedQueue => "shared-queue",
+            Self::WeirAlone => "weir-alone",
+            Self::WeirBase => "weir-base",
             Self::WeirTables => "weir-tables",
+            Self::WeirPrices => "weir-prices",
             Self::WeirAccurate => "weir-accurate",
             Self::WeirLearned => "weir-learned",
             Self::WeirAuto => "weir-auto",
@@ -190,6 +202,9 @@ impl Fleet {
             }
             ServingKind::WeirTables => Planned::Weir(Box::new(Scheduled::by_tables(self)?)),
             ServingKind::WeirAccurate => Planned::Weir(Box::new(Scheduled::accurate(self)?)),
+            ServingKind::WeirAlone | ServingKind::WeirBase | ServingKind::WeirPrices => {
+                return Err("needs a service with classes".to_owned());
+            }
             ServingKind::WeirAuto => Planned::Weir(Box::new(Scheduled::auto(self)?)),
             ServingKind::WeirLearned => {
                 Planned::Weir(Box::new(Scheduled::learned(self, &Schooling::default())?))

@@ -13,6 +13,7 @@ mod raw;
 mod results;
 mod routed;
 mod scheduled;
+mod selecting;
 mod service;
 mod sharing;
 mod sweep;
@@ -211,7 +212,10 @@ impl Experiment {
         unique("arrivals", self.arrivals.iter().map(|arrivals| &arrivals.name))?;
         unique("policies", self.policies.iter())?;
         unique("x", self.x.values.iter())?;
-        let is_other = self.systems.iter().any(|system| system.cluster.is_some() || system.router.is_some());
+        let other = |system: &System| {
+            system.cluster.is_some() || system.router.is_some() || system.selecting.is_some()
+        };
+        let is_other = self.systems.iter().any(other);
         for policy in self.policies.iter().filter(|_| !is_other) {
             let picks = matches!(policy, Contender::Serving(_));
             if let Some(other) = self.systems.iter().find(|system| system.fleet.is_some() != picks) {
@@ -233,6 +237,7 @@ impl Experiment {
         self.check_pipelines()?;
         self.check_clusters()?;
         self.check_routers()?;
+        self.check_selecting()?;
         match self.size() {
             size if size > MAX_RUNS => {
                 Err(refuse("runs", self.runs, format!("makes {size} runs in all, at most {MAX_RUNS}")))

@@ -83,6 +83,8 @@ pub(super) struct System {
     pub(super) cluster: Option<super::cluster::Raw>,
     /// Or workers that hold all models, and requests of several classes that are routed to them.
     pub(super) router: Option<super::routed::Raw>,
+    /// Or a service whose requests are of classes, for which variants are selected.
+    pub(super) selecting: Option<super::selecting::Raw>,
     /// More accurate variants of the model, by rising accuracy, that `weir` may let answer in lulls; the workers'
     /// own is the base.
     #[serde(default)]

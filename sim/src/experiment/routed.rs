@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use research::router::{
-    Arrivals as Coming, Greedy, Load, Mix, Planned, Router, Setting, SettingError, Static, Tally, Trained,
-    Training, play, train,
+    Arrivals as Coming, Auto, Greedy, Load, Mix, Planned, Router, Setting, SettingError, Static, Tally,
+    Trained, Training, play, train,
 };
 
 use super::contender::Contender;
@@ -35,6 +35,8 @@ pub enum RouterKind {
     Planned,
     /// Trained, as Jha et al. have it.
     Learned,
+    /// Whichever of all these simulation says is worth most at the rate that is seen.
+    Auto,
 }
 
 /// A system of an experiment.
@@ -52,11 +54,12 @@ pub(super) struct Routed {
 pub(super) enum Prepared {
     Planned(Planned),
     Trained(Trained),
+    Auto(Auto),
 }
 
 impl RouterKind {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Only(0),
         Self::Only(1),
         Self::Only(2),
@@ -64,6 +67,7 @@ impl RouterKind {
         Self::Greedy,
         Self::Planned,
         Self::Learned,
+        Self::Auto,
     ];
 
     /// Its name.
@@ -77,6 +81,7 @@ impl RouterKind {
             Self::Greedy => "router-greedy",
             Self::Planned => "router-planned",
             Self::Learned => "router-learned",
+            Self::Auto => "router-auto",
         }
     }
 }
@@ -112,13 +117,15 @@ impl Routed {
             RouterKind::Learned => {
                 format!("{:?} {:?} {}", self.setting, self.training, self.restarts)
             }
+            RouterKind::Auto => format!("auto {}", self.key(RouterKind::Learned)),
         }
     }
 
     /// `None` for those that nothing is worked out for, and where there are too many states to plan.
     fn prepare(&self, kind: RouterKind) -> Option<Prepared> {
         match kind {
-            RouterKind::Only(_) | RouterKind::Greedy => None,
+            // What auto chooses among is prepared first.
+            RouterKind::Only(_) | RouterKind::Greedy | RouterKind::Auto => None,
             RouterKind::Planned => {
                 let even = vec![1.0; self.setting.classes.len()];
                 let planned = |&lenience: &f64| Planned::new(&self.setting, &even, RATES, lenience);
@@ -133,6 +140,18 @@ impl Routed {
                 all.into_iter().max_by(|a, b| a.worth.total_cmp(&b.worth)).map(Prepared::Trained)
             }
         }
+    }
+
+    /// Who chooses among those that are `prepared`; `None` if nobody was trained.
+    fn auto(&self, prepared: &HashMap<String, Prepared>) -> Option<Prepared> {
+        let planned = match prepared.get(&self.key(RouterKind::Planned)) {
+            Some(Prepared::Planned(planned)) => Some(planned.clone()),
+            _ => None,
+        };
+        let Some(Prepared::Trained(trained)) = prepared.get(&self.key(RouterKind::Learned)) else {
+            return None;
+        };
+        Some(Prepared::Auto(Auto::new(&self.setting, (planned, trained.clone()), RATES)))
     }
 
     fn play(&self, router: &mut dyn Router, load: Load, requests: u64, seed: u64) -> Tally {
@@ -169,7 +188,8 @@ impl Experiment {
             let routed = Arc::make_mut(router);
             routed.training = Training { episodes: 2, steps: 5, requests: 300, ..routed.training.clone() };
         }
-        self.policies.retain(|policy| *policy != Contender::Routing(RouterKind::Planned));
+        let slow = [RouterKind::Planned, RouterKind::Auto].map(Contender::Routing);
+        self.policies.retain(|policy| !slow.contains(policy));
         self
     }
 
@@ -227,16 +247,26 @@ impl Experiment {
             Contender::Routing(kind) => Some(*kind),
             _ => None,
         });
+        let mut kinds: Vec<RouterKind> = kinds.collect();
+        let is_auto = kinds.contains(&RouterKind::Auto);
+        if is_auto {
+            kinds.extend([RouterKind::Planned, RouterKind::Learned]);
+        }
+        let routers = || self.systems.iter().filter_map(|system| system.router.as_deref());
         let mut todo: HashMap<String, (&Routed, RouterKind)> = HashMap::new();
-        for kind in kinds {
-            for routed in self.systems.iter().filter_map(|system| system.router.as_deref()) {
-                todo.entry(routed.key(kind)).or_insert((routed, kind));
-            }
+        for (kind, routed) in kinds.into_iter().flat_map(|kind| routers().map(move |routed| (kind, routed))) {
+            todo.entry(routed.key(kind)).or_insert((routed, kind));
         }
         let one = |(key, (routed, kind)): (String, (&Routed, RouterKind))| {
             routed.prepare(kind).map(|prepared| (key, prepared))
         };
-        todo.into_par_iter().filter_map(one).collect()
+        let mut prepared: HashMap<String, Prepared> = todo.into_par_iter().filter_map(one).collect();
+        if is_auto {
+            let auto = |routed: &Routed| Some((routed.key(RouterKind::Auto), routed.auto(&prepared)?));
+            let autos: Vec<_> = routers().collect::<Vec<_>>().into_par_iter().filter_map(auto).collect();
+            prepared.extend(autos);
+        }
+        prepared
     }
 
     /// One run: what is told of it.
@@ -255,9 +285,10 @@ impl Experiment {
             (RouterKind::Only(model), _) => go(&mut Static(usize::from(model))),
             (_, Some(Prepared::Planned(planned))) => go(&mut &*planned),
             (_, Some(Prepared::Trained(trained))) => go(&mut trained.router()),
+            (_, Some(Prepared::Auto(auto))) => go(&mut auto.choosing()),
             (RouterKind::Greedy, None) => go(&mut Greedy),
             // Where there is too much to plan nobody routes.
-            (RouterKind::Planned | RouterKind::Learned, None) => {
+            (RouterKind::Planned | RouterKind::Learned | RouterKind::Auto, None) => {
                 return vec![f64::NAN; self.quantities().len()];
             }
         };

@@ -34,8 +34,7 @@ impl Scheduled {
         // The last one would be for more than the base carries.
         let loads: Vec<_> = (1..LOADS).map(|i| f64::from(i) / f64::from(LOADS) * capacity).collect();
         let planned = plan(&inputs, &loads).map_err(|error| error.to_string())?;
-        let tables = planned.iter().map(planner::selection::Planned::table).collect::<Result<Vec<_>, _>>();
-        let tables = tables.map_err(|error| error.to_string())?;
+        let tables: Vec<_> = planned.into_iter().map(|planned| planned.table).collect();
         let selector = Selector::new(inputs.variants.clone(), tables, LoadMonitor::default());
         Self::new(&inputs, selector.map_err(|error| error.to_string())?)
     }
@@ -156,7 +155,7 @@ mod tests {
                 classes: Vec::new(),
             };
             let planned = &plan(&inputs, &[load]).expect("a table")[0];
-            let table = planned.table().and_then(|table| table.up_to(f64::INFINITY));
+            let table = planned.table.clone().up_to(f64::INFINITY);
             let tables = [table.expect("its rows are whole")];
             let selector = Selector::new(inputs.variants.clone(), tables, LoadMonitor::default());
             let scheduled = Scheduled::new(&inputs, selector.expect("valid")).expect("a scheduler");

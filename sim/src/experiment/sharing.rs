@@ -178,6 +178,7 @@ impl System {
             pipeline: None,
             cluster: None,
             router: None,
+            selecting: None,
         })
     }
 }

@@ -43,12 +43,18 @@ impl Experiment {
         let points = self.points()?;
         let runs = self.runs as usize;
         let quantities = self.quantities();
-        let prepared = self.prepare();
+        let (prepared, selectors) = (self.prepare(), self.selectors()?);
         let run = |index: usize| -> Result<(Vec<f64>, Moments), ExperimentError> {
             let point = &points[index / runs];
             let seed = u64::from(self.seed) + (index % runs) as u64;
             if let Some(routed) = &point.system.router {
                 let told = self.route(routed, (point.arrivals, point.x), point.policy, &prepared, seed);
+                tick();
+                return Ok((told, Moments::new()));
+            }
+            if let Some(selecting) = &point.system.selecting {
+                let here = (point.system, point.arrivals, self.rate(point));
+                let told = self.select(selecting, here, point.policy, &selectors, seed)?;
                 tick();
                 return Ok((told, Moments::new()));
             }

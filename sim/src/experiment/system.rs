@@ -14,6 +14,7 @@ use super::pipeline;
 use super::profile::{self, Data};
 use super::raw::{self, Declare, System as Raw, Theorem, Workers as RawWorkers};
 use super::routed::Routed;
+use super::selecting::Selecting;
 use super::service::Service;
 use super::sharing::Sharing;
 use super::{ExperimentError, refuse};
@@ -46,6 +47,8 @@ pub(super) struct System {
     pub(super) cluster: Option<Arc<Cluster>>,
     /// Instead of all of these.
     pub(super) router: Option<Arc<Routed>>,
+    /// Or instead of all of these.
+    pub(super) selecting: Option<Arc<Selecting>>,
 }
 
 /// What a system can be promised.
@@ -76,6 +79,7 @@ impl System {
             ("pipeline", raw.pipeline.is_some()),
             ("cluster", raw.cluster.is_some()),
             ("router", raw.router.is_some()),
+            ("selecting", raw.selecting.is_some()),
             ("service", service.stall() > Span::ZERO),
         ];
         match there.iter().find(|(name, there)| *there && *name != own) {
@@ -115,6 +119,7 @@ impl System {
             pipeline: None,
             cluster: None,
             router: None,
+            selecting: None,
         }
     }
 
@@ -129,6 +134,9 @@ impl System {
         let service = raw.service.as_ref().unwrap_or(service).clone();
         if let Some(router) = &raw.router {
             return Self::of_router(&field, raw, router, service);
+        }
+        if let Some(selecting) = &raw.selecting {
+            return Self::of_classes(&field, raw, selecting, service);
         }
         if let Some(cluster) = &raw.cluster {
             return Self::of_cluster(&field, raw, cluster, service, data);
@@ -194,7 +202,7 @@ impl System {
             streams,
         };
         let (name, queue) = (raw.name.clone(), raw.queue);
-        let (selector, sharing, cluster, router) = (None, None, None, None);
+        let (selector, sharing, cluster, router, selecting) = (None, None, None, None, None);
         let mut system = Self {
             name,
             written,
@@ -208,6 +216,7 @@ impl System {
             pipeline,
             cluster,
             router,
+            selecting,
         };
         // Whatever is wrong with it is wrong with every declaration.
         let any = written::Arrivals { windows: vec![(1, number(MAX_SPAN))], ..written::Arrivals::default() };
@@ -261,7 +270,7 @@ impl System {
             let problem = Problem::from_raw(self.written.clone()).ok()?;
             return Some(Certified { rate: sharing.rate(load), problem, declared: None });
         }
-        if self.router.is_some() {
+        if self.router.is_some() || self.selecting.is_some() {
             let problem = Problem::from_raw(self.written.clone()).ok()?;
             return Some(Certified { rate: f64::NAN, problem, declared: None });
         }
@@ -315,6 +324,9 @@ impl System {
         }
         if let Some(sharing) = &self.sharing {
             return sharing.rate(1.0);
+        }
+        if let Some(selecting) = &self.selecting {
+            return selecting.capacity();
         }
         if let Some(pipeline) = &self.pipeline {
             return pipeline.capacity().unwrap_or(f64::NAN);

@@ -143,6 +143,17 @@ fn tables_are_read_if_they_are_made_for_what_is_served() {
             json!([{ "rate_per_s": 1.0, "bin_ns": 1, "wishes": [[3]] }]),
             "table[0].wish[0] = 3: must be below 3",
         ),
+        (
+            "tables",
+            json!([{ "rate_per_s": 1.0, "prices": [[1.0, 0.5], [1.0]] }]),
+            "tables[0].prices[1] has 1 prices, the first row has 2",
+        ),
+        ("tables", json!([{ "rate_per_s": 1.0, "prices": [[1.0, -0.5]] }]), "tables[0].price[1] = -0.5"),
+        (
+            "tables",
+            json!([{ "rate_per_s": 1.0, "bin_ns": 1, "wishes": [[0]], "prices": [[1.0]] }]),
+            "tables[0]: must have bin_ns and wishes, or prices alone",
+        ),
     ] {
         let mut wrong = tables.clone();
         wrong[field] = value;
@@ -158,6 +169,15 @@ fn tables_are_read_if_they_are_made_for_what_is_served() {
     assert!(held(&variants) && variants.iter().flatten().all(|&v| v <= 1), "{variants:?}");
     assert!(variants.contains(&Some(1)), "{variants:?}");
     assert_eq!(daemon.status()["services"][0]["select"], "table");
+    drop(daemon);
+    // With time for nothing a better variant is worth more, with time that dear the base.
+    for (price, is_better) in [(0.0, true), (1e9, false)] {
+        let table = json!({ "rate_per_s": 1e6, "prices": [[price]] });
+        write(&json!({ "weir_select": 1, "inputs_sha256": hash, "tables": [table] }));
+        let variants = lull(&place.serve(), 12);
+        assert!(held(&variants), "{variants:?}");
+        assert_eq!(variants.iter().flatten().any(|&v| v > 0), is_better, "{variants:?}");
+    }
 }
 
 /// The plan writes what `select = { table = … }` reads, and says what it is worth.

@@ -29,11 +29,15 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Table {
     rate_per_s: f64,
-    bin_ns: u64,
+    bin_ns: Option<u64>,
     #[serde(default)]
     manner: TableManner,
     /// `wishes[n-1][j]`: the variant for `n` requests in the batch and waiting, and a slack from `j` bins on.
+    #[serde(default)]
     wishes: Vec<Vec<u8>>,
+    /// Or `prices[n-1][j]`: what a second of a worker's time costs then if `j` other workers are free.
+    #[serde(default)]
+    prices: Vec<Vec<f32>>,
 }
 
 /// How batches are formed for a table.
@@ -62,6 +66,10 @@ pub enum TableError {
     Inputs { found: String, here: String },
     #[error("tables[{table}].wishes[{row}] has {found} bins, the first row has {bins}")]
     Row { table: usize, row: usize, found: usize, bins: usize },
+    #[error("tables[{table}].prices[{row}] has {found} prices, the first row has {frees}")]
+    PriceRow { table: usize, row: usize, found: usize, frees: usize },
+    #[error("tables[{table}]: must have bin_ns and wishes, or prices alone")]
+    Cells { table: usize },
     #[error("tables[{table}].{source}")]
     Table { table: usize, source: SelectError },
     #[error(transparent)]
@@ -112,20 +120,45 @@ fn read(text: &str) -> Result<(String, Vec<SelectTable>, LoadMonitor), TableErro
     let file: File = serde_json::from_str(text)?;
     let mut tables = Vec::with_capacity(file.tables.len());
     for (table, raw) in file.tables.iter().enumerate() {
-        let bins = raw.wishes.first().map_or(0, Vec::len);
-        if let Some(row) = raw.wishes.iter().position(|row| row.len() != bins) {
-            return Err(TableError::Row { table, row, found: raw.wishes[row].len(), bins });
-        }
-        let bin = Span::from_nanos(raw.bin_ns);
-        let made = SelectTable::new(raw.rate_per_s, bin, bins, raw.wishes.concat());
-        let manner = match raw.manner {
-            TableManner::Plain => Manner::Plain,
-            TableManner::Forming => Manner::Forming,
-        };
-        tables.push(made.map_err(|source| TableError::Table { table, source })?.in_manner(manner));
+        tables.push(raw.made(table)?);
     }
     let load = LoadMonitor::new(Span::from_nanos(file.window_ns))?;
     Ok((file.inputs_sha256, tables, load))
+}
+
+impl Table {
+    /// As the scheduler reads it; the file has `table` before it.
+    fn made(&self, table: usize) -> Result<SelectTable, TableError> {
+        let made = match (self.bin_ns, self.wishes.is_empty(), &self.prices[..]) {
+            (Some(bin_ns), _, []) => {
+                let bins = self.wishes.first().map_or(0, Vec::len);
+                if let Some(row) = self.wishes.iter().position(|row| row.len() != bins) {
+                    return Err(TableError::Row { table, row, found: self.wishes[row].len(), bins });
+                }
+                let bin = Span::from_nanos(bin_ns);
+                let made = SelectTable::new(self.rate_per_s, bin, bins, self.wishes.concat());
+                made.map(|made| made.in_manner(self.manner.into()))
+            }
+            (None, true, [first, ..]) => {
+                let frees = first.len();
+                if let Some(row) = self.prices.iter().position(|row| row.len() != frees) {
+                    return Err(TableError::PriceRow { table, row, found: self.prices[row].len(), frees });
+                }
+                SelectTable::of_prices(self.rate_per_s, frees, self.prices.concat())
+            }
+            _ => return Err(TableError::Cells { table }),
+        };
+        made.map_err(|source| TableError::Table { table, source })
+    }
+}
+
+impl From<TableManner> for Manner {
+    fn from(manner: TableManner) -> Self {
+        match manner {
+            TableManner::Plain => Self::Plain,
+            TableManner::Forming => Self::Forming,
+        }
+    }
 }
 
 /// What tables are made for: workers, latency, variants, and classes if there are any.

@@ -67,10 +67,10 @@ impl SelectionPlan {
     /// The tables as the scheduler reads them, by rising load.
     ///
     /// # Errors
-    /// If there are more wishes than a table may have.
+    /// Variants or classes that no selector has.
     pub fn selector(&self) -> Result<Selector, SelectError> {
         let planned = self.loads.iter().filter_map(|load| load.planned.as_ref());
-        let tables = planned.map(Planned::table).collect::<Result<Vec<_>, _>>()?;
+        let tables: Vec<_> = planned.map(|planned| planned.table.clone()).collect();
         let selector = Selector::new(self.inputs.variants.clone(), tables, LoadMonitor::default());
         self.inputs.for_classes(selector?)
     }
@@ -88,12 +88,15 @@ impl SelectionPlan {
     /// If it cannot be written.
     pub fn write(&self, service: &ServicePlan, path: &Path) -> Result<(), WriteError> {
         let table = |planned: &Planned| {
-            json!({
-                "rate_per_s": planned.rate_per_s,
-                "bin_ns": planned.bin.as_nanos(),
-                "manner": if planned.manner == Manner::Forming { "forming" } else { "plain" },
-                "wishes": planned.wishes,
-            })
+            let (table, rate) = (&planned.table, planned.rate_per_s);
+            if !table.prices().is_empty() {
+                let rows: Vec<_> = table.prices().chunks(table.columns()).collect();
+                return json!({ "rate_per_s": rate, "prices": rows });
+            }
+            let rows: Vec<_> = table.wishes().chunks(table.columns()).collect();
+            let manner = if table.manner() == Manner::Forming { "forming" } else { "plain" };
+            let bin = table.bin().as_nanos();
+            json!({ "rate_per_s": rate, "bin_ns": bin, "manner": manner, "wishes": rows })
         };
         let tables: Vec<_> = self.loads.iter().filter_map(|load| load.planned.as_ref()).map(table).collect();
         let file =

@@ -138,7 +138,7 @@ impl Planning {
         let mut planned = lock(&self.planned).clone();
         planned.extend(one.map_err(|error| error.to_string())?);
         planned.sort_by(|a, b| a.rate_per_s.total_cmp(&b.rate_per_s));
-        self.publish(planned.iter().map(Planned::table).collect())?;
+        self.publish(Ok(planned.iter().map(|one| one.table.clone()).collect()))?;
         *lock(&self.planned) = planned;
         Ok(true)
     }

@@ -29,7 +29,8 @@ fn what_is_told_of_a_router_is_what_it_did() {
     let tables = tables.map(|measure| {
         format!("[[table]]\ntitle = \"t\"\nmeasure = \"{measure}\"\nrows = \"x\"\ncolumns = \"policy\"\n")
     });
-    let policies = r#""model-1", "model-2", "router-greedy", "router-planned", "router-learned""#;
+    let policies =
+        r#""model-1", "model-2", "router-greedy", "router-planned", "router-learned", "router-auto""#;
     let all = text(policies, "\"poisson\"", "rate = [0.1, 20]", "") + &tables.concat();
     let results = parse(&all).expect("an experiment").run(&|| {}).expect("results");
     let told = |cell, quantity| (mean(&results, cell, quantity) * 1e3).round() / 1e3;
@@ -39,8 +40,13 @@ fn what_is_told_of_a_router_is_what_it_did() {
     assert_eq!((told(0, "routed(1,1)"), told(0, "routed(2,2)"), told(1, "routed(2,2)")), (1.0, 0.0, 1.0));
     assert!(told(2, "worth") > 0.99 && told(3, "worth") > 0.99);
     // Twice what the large model can: the small one is there, and whoever routes is better than the large one alone.
-    assert_eq!((told(5, "unavailable(5)"), told(6, "unavailable(5)")), (0.0, 1.0));
-    assert!(told(8, "worth") > told(6, "worth") + 0.3, "{} {}", told(8, "worth"), told(6, "worth"));
+    assert_eq!((told(6, "unavailable(5)"), told(7, "unavailable(5)")), (0.0, 1.0));
+    assert!(told(9, "worth") > told(7, "worth") + 0.3, "{} {}", told(9, "worth"), told(7, "worth"));
+    // Whoever is best is chosen, but for what trials of other requests say otherwise.
+    let best = |first: usize| (first..first + 5).map(|cell| told(cell, "worth")).fold(0.0, f64::max);
+    for (auto, first) in [(5, 0), (11, 6)] {
+        assert!(told(auto, "worth") > best(first) - 0.02, "{} of {}", told(auto, "worth"), best(first));
+    }
     assert!(results.cells[3].policy.to_string() == "router-planned");
     let again = parse(&all).expect("an experiment").run(&|| {}).expect("results");
     assert_eq!(results.csv(), again.csv());

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use planner::selection::{Choice, Compared, Expected, Planned, choose_all};
+use planner::selection::{Choice, Compared, Expected, Inputs, Planned, choose_all};
 use rt_core::{LoadMonitor, Selector};
 use serde_json::{Value, json};
 use sim::figure::Cells;
@@ -150,24 +150,43 @@ impl Auto {
 /// Draws the table for the load nearest to this part of the whole rate.
 pub(super) fn draw(service: &ServicePlan, selection: &SelectionPlan, part: f64, path: &Path) -> Result<()> {
     let planned = selection.nearest(part).context("no load is planned: the base cannot carry any")?;
-    let svg = cells(service, planned).svg();
+    let svg = cells(service, &selection.inputs, planned).svg();
     planner::write_atomically(path, svg.as_bytes())
         .with_context(|| format!("{}: cannot be written", path.display()))
 }
 
-fn cells(service: &ServicePlan, planned: &Planned) -> Cells {
-    let row = |row: &Vec<u8>| row.iter().map(|&wish| usize::from(wish)).collect();
+fn cells(service: &ServicePlan, inputs: &Inputs, planned: &Planned) -> Cells {
+    let (table, rate) = (&planned.table, planned.rate_per_s);
+    let (name, columns) = (&service.config.name, table.columns());
     let variant =
         |v: &weir_plan::plan::VariantPlan| format!("{}, {:.1}% right", v.spec.name, 100.0 * v.spec.accuracy);
+    let names = service.variants.iter().map(variant).collect();
+    let y = "requests in the batch and waiting".to_owned();
+    if table.prices().is_empty() {
+        let row = |row: &[u8]| row.iter().map(|&wish| usize::from(wish)).collect();
+        let title = format!("{name}: variants wished for at {rate:.1} requests/s");
+        let x = "time left for the earliest of the batch, less the guard (ms)".to_owned();
+        let width = table.bin().as_secs_f64() * 1e3;
+        return Cells {
+            title,
+            x,
+            width,
+            y,
+            names,
+            rows: table.wishes().chunks(columns).take(ROWS).map(row).collect(),
+        };
+    }
+    let row = |n: usize| {
+        let size = n.min(inputs.batch);
+        let of = |free| inputs.worthiest(size, table.price(n, free).unwrap_or(0.0));
+        (0..columns).map(of).collect()
+    };
     Cells {
-        title: format!(
-            "{}: variants wished for at {:.1} requests/s",
-            service.config.name, planned.rate_per_s
-        ),
-        x: "time left for the earliest of the batch, less the guard (ms)".to_owned(),
-        width: planned.bin.as_secs_f64() * 1e3,
-        y: "requests in the batch and waiting".to_owned(),
-        names: service.variants.iter().map(variant).collect(),
-        rows: planned.wishes.iter().take(ROWS).map(row).collect(),
+        title: format!("{name}: variants for a batch of the usual mix at {rate:.1} requests/s"),
+        x: "other workers that are free".to_owned(),
+        width: 1.0,
+        y,
+        names,
+        rows: (1..=ROWS).map(row).collect(),
     }
 }
