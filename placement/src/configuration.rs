@@ -1,6 +1,6 @@
 //! What a device may hold: one variant, a base and a more accurate variant, or two services that take turns.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rt_core::Span;
 
@@ -184,10 +184,16 @@ pub(crate) fn worth_sharing(all: Vec<Shared>) -> Vec<Shared> {
     let mut alike: HashMap<(usize, Shape), usize> = HashMap::new();
     all.iter().flat_map(kinds).for_each(|kind| *alike.entry(kind).or_default() += 1);
     let stands_for = |a: &(usize, Configuration), b: &(usize, Configuration)| {
-        a.0 == b.0 && a.1.quota >= b.1.quota && serves_no_worse(&a.1, &b.1)
+        a.1.quota >= b.1.quota && serves_no_worse(&a.1, &b.1)
     };
     let is_single = |shared: &Shared| kinds(shared).all(|kind| alike[&kind] == 1);
-    keep_best(all, |a, b| is_single(b) && (0..2).all(|i| stands_for(&a.of[i], &b.of[i])))
+    let no_worse = |a: &Shared, b: &Shared| is_single(b) && (0..2).all(|i| stands_for(&a.of[i], &b.of[i]));
+    let mut groups: BTreeMap<(usize, usize, usize), Vec<Shared>> = BTreeMap::new();
+    for shared in all {
+        let [(one, of), (other, _)] = &shared.of;
+        groups.entry((*one, *other, of.class)).or_default().push(shared);
+    }
+    groups.into_values().flat_map(|group| keep_best(group, no_worse)).collect()
 }
 
 /// What one of two services has of a device; `None` if a request of it would be late behind a round.
