@@ -1,7 +1,10 @@
 //! What a device may hold: one variant, a base and a more accurate variant, or two services that take turns.
 
+use std::collections::{BTreeMap, HashMap};
+
 use rt_core::Span;
 
+use crate::bundle::segments;
 use crate::problem::{Problem, Runs, Service};
 use crate::quota::Shape;
 
@@ -169,8 +172,28 @@ pub(crate) fn shared(problem: &Problem, one: usize, other: usize, class: usize) 
             }
         }
     }
-    let no_worse = |a: &Shared, b: &Shared| (0..2).all(|i| is_no_worse(&a.of[i].1, &b.of[i].1));
-    keep_best(all, no_worse)
+    keep_best(all, |a: &Shared, b: &Shared| (0..2).all(|i| is_no_worse(&a.of[i].1, &b.of[i].1)))
+}
+
+/// Of `all` ways of a box to share devices those that are worth a look: where nothing else of a service is of the same kind, what serves no
+/// worse and counts for as much by quotas may stand there, for it is no more kinds, and one queue takes no devices that are shared.
+pub(crate) fn worth_sharing(all: Vec<Shared>) -> Vec<Shared> {
+    fn kinds(shared: &Shared) -> impl Iterator<Item = (usize, Shape)> + '_ {
+        shared.of.iter().filter_map(|(s, of)| Some((*s, of.shape?)))
+    }
+    let mut alike: HashMap<(usize, Shape), usize> = HashMap::new();
+    all.iter().flat_map(kinds).for_each(|kind| *alike.entry(kind).or_default() += 1);
+    let stands_for = |a: &(usize, Configuration), b: &(usize, Configuration)| {
+        a.1.quota >= b.1.quota && serves_no_worse(&a.1, &b.1)
+    };
+    let is_single = |shared: &Shared| kinds(shared).all(|kind| alike[&kind] == 1);
+    let no_worse = |a: &Shared, b: &Shared| is_single(b) && (0..2).all(|i| stands_for(&a.of[i], &b.of[i]));
+    let mut groups: BTreeMap<(usize, usize, usize), Vec<Shared>> = BTreeMap::new();
+    for shared in all {
+        let [(one, of), (other, _)] = &shared.of;
+        groups.entry((*one, *other, of.class)).or_default().push(shared);
+    }
+    groups.into_values().flat_map(|group| keep_best(group, no_worse)).collect()
 }
 
 /// What one of two services has of a device; `None` if a request of it would be late behind a round.
@@ -193,9 +216,18 @@ fn half(
 
 /// Whether devices with `a` can answer whatever those with `b` do, as accurately.
 pub(crate) fn serves_no_worse(a: &Configuration, b: &Configuration) -> bool {
-    let does =
-        |post: &Post| a.posts().any(|other| other.accuracy >= post.accuracy && other.peak >= post.peak);
-    a.class == b.class && b.posts().all(|post| does(&post))
+    // What a device answers at best is concave in how much it answers: it is enough to look where that of `b` bends.
+    let [(first, slope), (second, _)] = segments(b, 1.0);
+    let does = |rate: f64, points: f64| answers(a, rate).is_some_and(|best| best >= points);
+    a.class == b.class
+        && does(first, first * slope)
+        && (second == 0.0 || answers(b, first + second).is_some_and(|points| does(first + second, points)))
+}
+
+/// The points that a device with `configuration` answers so many requests a second for at best; `None` if that is too many.
+fn answers(configuration: &Configuration, rate: f64) -> Option<f64> {
+    let [(first, slope), (second, less)] = segments(configuration, 1.0);
+    (rate <= first + second).then(|| rate.min(first) * slope + (rate - first).max(0.0) * less)
 }
 
 /// Whether `a` can stand wherever `b` does, in every plan: it serves no worse and counts for as much by the same rule.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::bundle::{self, Demand};
+use crate::bundle::{self, Demand, Solved};
 use crate::configuration;
 use crate::factor;
 use crate::plan::{self, Plan};
@@ -12,9 +12,9 @@ use crate::until::Until;
 use crate::verify;
 use crate::whole::{self, Aim, Columns, Whole};
 
-/// The most devices for which the whole program is solved beside the bundles: it also knows pools of several kinds.
-const FEW_DEVICES: u32 = 12;
-/// The part of the time that it may take where the bundles have an answer.
+/// The most devices for which pools of several kinds are among the bundles.
+const FEW_DEVICES: u32 = 100;
+/// The part of the time that bundles may take where services may share devices.
 const PART: u32 = 4;
 /// A gap that counts as none, in points.
 pub const PROVEN: f64 = 1e-3;
@@ -132,26 +132,16 @@ impl Placing<'_> {
             return self.beside_alone();
         }
         let (plan, bound) = self.bundles(self.problem, false, self.left() / 2);
-        let devices: u32 = self.problem.classes.iter().map(|(_, count)| count).sum();
-        let promised = self.problem.services.iter().any(|service| service.promise.is_some());
-        let proven =
-            bound == f64::NEG_INFINITY || plan.as_ref().is_some_and(|plan| bound - plan.accuracy <= PROVEN);
-        if proven && (devices > FEW_DEVICES || !promised) {
+        if bound == f64::NEG_INFINITY || plan.as_ref().is_some_and(|plan| bound - plan.accuracy <= PROVEN) {
             return Ok((plan, bound));
         }
-        // A pool of several kinds may keep a promise that no two kinds do; and where services are few and devices many, the whole
-        // program may find what bundles do not.
-        let least = plan.as_ref().map(|plan| plan.accuracy);
-        let (pooled, most) = self.whole(self.problem, least, self.left() / if proven { PART } else { 1 })?;
+        // Where services are few and devices many, the whole program may find what bundles do not.
         let accuracy = |plan: &Option<Plan>| plan.as_ref().map_or(f64::NEG_INFINITY, |plan| plan.accuracy);
-        let better = accuracy(&pooled) > accuracy(&plan) + 1e-9;
-        // The bound of bundles is on plans that keep promises by quotas, the other on all.
-        let bound = match (proven, better) {
-            (true, false) => bound,
-            (true, true) => most,
-            (false, _) => most.min(bound.max(accuracy(&pooled))),
-        };
-        Ok((if better { pooled } else { plan }, bound))
+        let least = plan.as_ref().map(|plan| plan.accuracy);
+        let (found, most) = self.whole(self.problem, least, self.left())?;
+        // The bound of bundles may be on plans that keep promises by quotas alone, the other is on all.
+        let bound = most.min(bound.max(accuracy(&found)));
+        Ok((if accuracy(&found) > accuracy(&plan) + 1e-9 { found } else { plan }, bound))
     }
 
     /// The best plan where services may share devices, or there are pipelines. A plan of services that all have devices to themselves
@@ -168,17 +158,33 @@ impl Placing<'_> {
 
     /// The best plan by bundles, for a problem that is separable; or the `first` that serves all.
     pub(crate) fn bundles(&self, problem: &Problem, first: bool, time: Duration) -> Best {
+        let end = Until::after(time);
         let worth = problem.worth();
-        let demands =
-            problem.services.iter().zip(&self.columns.alone).map(|(service, configurations)| Demand {
+        let counts: Vec<u32> = problem.classes.iter().map(|(_, count)| *count).collect();
+        let demands = |pooled: bool| -> Vec<Demand<'_>> {
+            let all = problem.services.iter().zip(&self.columns.alone);
+            all.map(|(service, configurations)| Demand {
                 rate: service.demand,
                 worth: service.weight / worth,
                 promised: service.promise.is_some(),
+                pooled: service
+                    .promise
+                    .as_ref()
+                    .filter(|_| pooled)
+                    .map(|promise| Keeping::new(promise, service.deadline, configurations)),
                 configurations,
-            });
-        let demands: Vec<Demand<'_>> = demands.collect();
-        let counts: Vec<u32> = problem.classes.iter().map(|(_, count)| *count).collect();
-        let solved = bundle::solve(&demands, &counts, first, time);
+            })
+            .collect()
+        };
+        let mut solved = bundle::solve(&demands(false), &counts, first, None, end.left() / 2);
+        // What no two kinds keep a pool of several may, and what two keep a pool may keep with less.
+        let promised = problem.services.iter().any(|service| service.promise.is_some());
+        if promised && counts.iter().sum::<u32>() <= FEW_DEVICES && !(first && solved.plan.is_some()) {
+            let known = solved.plan;
+            let pooled = bundle::solve(&demands(true), &counts, first, known.as_ref(), end.left());
+            solved = Solved { plan: pooled.plan.or(known), ..pooled };
+        }
+        let demands = demands(false);
         let plan = solved.plan.map(|hosted| {
             let mut plan = Plan { accuracy: hosted.value, ..Plan::default() };
             for (s, (demand, counts)) in demands.iter().zip(&hosted.counts).enumerate() {
@@ -221,7 +227,6 @@ impl Placing<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::promise::Rule;
     use proptest::prelude::*;
 
     proptest! {
@@ -229,7 +234,7 @@ mod tests {
 
         /// A device that holds two variants may also help where it is not counted.
         #[test]
-        fn no_plan_of_the_whole_program_that_keeps_promises_by_quotas_is_above_the_bound_of_bundles(
+        fn no_plan_of_the_whole_program_is_above_the_bound_of_bundles(
             ones in prop::collection::vec(1u64..7, 3),
             steps in prop::collection::vec(1u64..12, 3),
             (devices, demand, deadline) in (3u32..6, 20u32..900, 10u64..50),
@@ -250,7 +255,7 @@ mod tests {
             let placing = Placing { problem: &problem, columns, end: Until::after(Duration::from_secs(60)) };
             let (_, bound) = placing.bundles(&problem, false, Duration::from_secs(30));
             let (plan, _) = placing.whole(&problem, None, Duration::from_secs(30)).expect("an answer");
-            if let Some(plan) = plan.filter(|plan| matches!(plan.promises[..], [(_, Rule::Quotas(_))])) {
+            if let Some(plan) = plan {
                 prop_assert!(bound >= plan.accuracy - 1e-5, "{bound} is below {}: {text}", plan.accuracy);
             }
         }

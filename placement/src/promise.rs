@@ -10,6 +10,8 @@ use crate::quota::{Rise, Shape};
 const EPSILON: f64 = 1e-9;
 /// The most rises that a pool of several kinds is looked at; a pool that needs more does not count.
 const MAX_RISES: usize = 20_000;
+/// The most rises that are looked at for what begins no less than another.
+const MAX_SEEN: usize = 2_000;
 
 /// How a promise is kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +53,36 @@ impl<'a> Keeping<'a> {
         self.kinds.iter().map(|kind| kind.map_or(0.0, |kind| most[kind])).collect()
     }
 
+    /// The pools there may be, one for each longest batch: of each the configurations whose devices are in it, and what one counts for at most.
+    /// Left out is what has begun no more at any rise than another that `stands_for` it.
+    pub(crate) fn pools(&self, stands_for: impl Fn(usize, usize) -> bool) -> Vec<Vec<(usize, f64)>> {
+        let rises: Vec<Rise> = self.promise.rises().take(MAX_SEEN).collect();
+        let plain = self.shapes.iter().filter(|(shape, _)| shape.is_plain());
+        let mut longest: Vec<Span> = plain.map(|(shape, _)| shape.blocked).collect();
+        longest.sort_unstable();
+        longest.dedup();
+        let of = |longest: Span| {
+            let kind = |i: usize| self.kinds[i].map(|kind| self.shapes[kind].0);
+            let within = |shape: &Shape| shape.is_plain() && shape.blocked <= longest;
+            let all = (0..self.kinds.len()).filter_map(|i| Some((i, kind(i).filter(within)?)));
+            let all: Vec<(usize, Shape)> = all.collect();
+            let left: Vec<Span> =
+                rises.iter().map(|rise| (rise.length + self.deadline).saturating_sub(longest)).collect();
+            let beats = |a: &(usize, Shape), b: &(usize, Shape)| {
+                stands_for(a.0, b.0) && begins_no_less(&a.1, &b.1, &left)
+            };
+            let kept = |b: &&(usize, Shape)| {
+                !all.iter().any(|a| a.0 != b.0 && beats(a, b) && (a.0 < b.0 || !beats(b, a)))
+            };
+            let all: Vec<&(usize, Shape)> = all.iter().filter(kept).collect();
+            // Each does what it does alone behind a batch that is as long.
+            let behind = |of: &&(usize, Shape)| (Shape { blocked: longest, ..of.1 }, 0.0);
+            let most = at_most(self.promise, self.deadline, &all.iter().map(behind).collect::<Vec<_>>());
+            all.iter().zip(most).map(|(of, most)| (of.0, most)).collect()
+        };
+        longest.into_iter().map(of).collect()
+    }
+
     /// How `counts` devices of each configuration keep the promise, if they do.
     pub(crate) fn rule(&self, counts: &[u32]) -> Option<Rule> {
         let mut devices = vec![0; self.shapes.len()];
@@ -74,6 +106,27 @@ impl<'a> Keeping<'a> {
         let of = |&kind: &usize| (self.shapes[kind].0, devices[kind]);
         pool(self.promise, self.deadline, &kept.iter().map(of).collect::<Vec<_>>())
     }
+}
+
+/// Whether a device of shape `a` has begun no less than one of `b` after each of these lengths, and whatever is longer.
+fn begins_no_less(a: &Shape, b: &Shape, lengths: &[Span]) -> bool {
+    if a.batch >= b.batch && a.time <= b.time {
+        return true;
+    }
+    let more = a.rate() - b.rate();
+    // Never a batch behind its rate: from here on the higher one has begun more.
+    let enough = |left: Span| more * left.as_secs_f64() >= f64::from(a.batch);
+    let begun =
+        |shape: &Shape, left: Span| u64::from(shape.batch) * (left.as_nanos() / shape.time.as_nanos());
+    for &left in lengths {
+        if enough(left) {
+            return true;
+        }
+        if begun(a, left) < begun(b, left) {
+            return false;
+        }
+    }
+    false
 }
 
 /// The pool of `devices` that keeps the promise, if one does: those whose longest batch is not above some length.
@@ -137,4 +190,33 @@ fn at_most(promise: &Promise, deadline: Span, shapes: &[(Shape, f64)]) -> Vec<f6
     let rises: Vec<Vec<f64>> = promise.rises().take(64).filter(|rise| rise.requests > 0).map(at).collect();
     let sum = |shares: &Vec<f64>| shares.iter().sum::<f64>();
     rises.into_iter().chain([in_long_run]).min_by(|a, b| sum(a).total_cmp(&sum(b))).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn what_begins_no_less_does_so_at_every_length(
+            (batch, time) in (1u32..9, 1u64..40), (other, other_time) in (1u32..9, 1u64..40),
+            step in 1u64..20, begin in 0u64..30,
+        ) {
+            let shape = |batch, time| Shape::alone(batch, Span::from_nanos(time), Span::ZERO);
+            let (a, b) = (shape(batch, time), shape(other, other_time));
+            let length = |i: u64| begin + i * step;
+            let lengths: Vec<Span> = (0..60).map(|i| Span::from_nanos(length(i))).collect();
+            let begun = |shape: &Shape, left: u64| u64::from(shape.batch) * (left / shape.time.as_nanos());
+            let always = (0..2_000).all(|i| begun(&a, length(i)) >= begun(&b, length(i)));
+            if begins_no_less(&a, &b, &lengths) {
+                prop_assert!(always);
+            } else if a.rate() > b.rate() * 1.5 {
+                // It is not refused for nothing either.
+                prop_assert!(!always || length(60) < 3 * u64::from(batch) * time);
+            }
+        }
+    }
 }

@@ -83,7 +83,7 @@ impl Columns {
             .iter()
             .map(|pipeline| Parts::new(pipeline, problem))
             .collect::<Result<_, _>>()?;
-        Ok(Self { alone, shared, parts })
+        Ok(Self { alone, shared: configuration::worth_sharing(shared), parts })
     }
 
     /// Checks that the program can hold them.

@@ -265,15 +265,20 @@ fn as_json(services: &[Service], classes: &[usize], rounds: &[(u64, u64)], switc
     json!({"devices": devices, "services": all, "share": rounds, "switch": switch})
 }
 
-fn random(dice: &mut Dice, most_services: u64) -> (Vec<Service>, Vec<usize>) {
+fn random(dice: &mut Dice, most_services: u64, sizes: u64) -> (Vec<Service>, Vec<usize>) {
     let classes: Vec<usize> = (0..dice.within(1, 2)).map(|_| dice.within(1, 2) as usize).collect();
     let service = |dice: &mut Dice| {
         let mut accuracy = 60.0;
         let variants = (0..2).map(|v| {
             accuracy += dice.within(1, 15) as f64;
             let times = classes.iter().map(|_| {
-                let one = dice.within(1, 6) << v;
-                vec![(1, one), (3, one + dice.within(0, 2 * one))]
+                let mut time = dice.within(1, 6) << v;
+                let mut batches = vec![(1, time)];
+                for more in 1..sizes {
+                    time += dice.within(0, 2 * batches[0].1);
+                    batches.push((1 + 2 * more, time));
+                }
+                batches
             });
             (accuracy, times.collect())
         });
@@ -295,11 +300,16 @@ fn random(dice: &mut Dice, most_services: u64) -> (Vec<Service>, Vec<usize>) {
     (services, classes)
 }
 
-/// Places and enumerates `problems` of them; how many fit.
-fn compare(seed: u64, problems: usize, most_services: u64, rounds: &[(u64, u64)], switch: bool) -> usize {
+/// Places and enumerates `problems` of them, of so many services at most and so many sizes of batches; how many fit.
+fn compare(
+    (seed, problems): (u64, usize),
+    (most_services, sizes): (u64, u64),
+    rounds: &[(u64, u64)],
+    switch: bool,
+) -> usize {
     let (mut dice, mut fit) = (Dice(seed), 0);
     for problem in 0..problems {
-        let (services, classes) = random(&mut dice, most_services);
+        let (services, classes) = random(&mut dice, most_services, sizes);
         let text = as_json(&services, &classes, rounds, switch).to_string();
         let parsed = Problem::parse(&text).expect("a problem");
         let placed = place(&parsed, Duration::from_secs(60))
@@ -322,18 +332,28 @@ fn compare(seed: u64, problems: usize, most_services: u64, rounds: &[(u64, u64)]
 
 #[test]
 fn plans_of_small_boxes_are_as_good_as_the_best_of_all() {
-    let fit = compare(0x5eed, 150, 3, &[], false);
+    let fit = compare((0x5eed, 150), (3, 2), &[], false);
     assert!(fit >= 40, "only {fit} fit");
 }
 
 #[test]
 fn plans_with_a_better_variant_beside_the_base_are_as_good_as_the_best_of_all() {
-    let fit = compare(0xbeef, 100, 2, &[], true);
+    let fit = compare((0xbeef, 100), (2, 2), &[], true);
     assert!(fit >= 40, "only {fit} fit");
 }
 
 #[test]
 fn plans_with_shared_devices_are_as_good_as_the_best_of_all() {
-    let fit = compare(0xcafe, 60, 2, &[(1, 1), (2, 1)], true);
+    let fit = compare((0xcafe, 60), (2, 2), &[(1, 1), (2, 1)], true);
     assert!(fit >= 20, "only {fit} fit");
+}
+
+#[test]
+fn what_is_left_out_among_many_sizes_of_batches_is_in_no_best_plan() {
+    let fit = compare((0xfade, 60), (2, 4), &[], false);
+    assert!(fit >= 25, "only {fit} fit");
+    let fit = compare((0xface, 40), (2, 3), &[], true);
+    assert!(fit >= 15, "only {fit} fit");
+    let fit = compare((0xdead, 20), (2, 3), &[(1, 1), (1, 2)], false);
+    assert!(fit >= 8, "only {fit} fit");
 }

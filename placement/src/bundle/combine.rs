@@ -1,6 +1,6 @@
 //! Of each service one bundle, so that all fit and lose least: dynamic programming over the devices used.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::search::{Bundle, Use, of_class};
 
@@ -55,7 +55,7 @@ pub(super) fn combine(
     let mut layers: Vec<Vec<State>> = vec![vec![State { used: 0, loss: 0.0, before: (0, 0) }]];
     let mut complete = true;
     for (i, &s) in order.iter().enumerate() {
-        let mut known: HashMap<Use, usize> = HashMap::new();
+        let mut known: FxHashMap<Use, usize> = FxHashMap::default();
         let mut next: Vec<State> = Vec::new();
         for (before, state) in layers[i].iter().enumerate() {
             for (choice, bundle) in bundles[s].iter().enumerate() {

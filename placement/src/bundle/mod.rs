@@ -6,6 +6,7 @@
 //! a limit, [`combine`] chooses, and the limit is raised until it is above the loss of the best. Whatever the limit, no plan loses less
 //! unless it has been listed, which is the bound that is told.
 
+mod branches;
 mod combine;
 mod prices;
 mod search;
@@ -15,9 +16,10 @@ mod steps;
 use std::time::Duration;
 
 use crate::configuration::Configuration;
+use crate::promise::Keeping;
 use crate::until::Until;
 use prices::{Prices, UNSERVED};
-use search::{Bundle, Effort, Found, of_class};
+use search::{Bundle, Effort, Found, devices, of_class};
 use service::Hosting;
 
 pub(crate) use service::segments;
@@ -30,6 +32,8 @@ pub(crate) struct Demand<'a> {
     /// What a point of accuracy of one request a second is worth.
     pub(crate) worth: f64,
     pub(crate) promised: bool,
+    /// The promise, if pools of several kinds are to be looked at too: of few devices they are soon all seen.
+    pub(crate) pooled: Option<Keeping<'a>>,
     pub(crate) configurations: &'a [Configuration],
 }
 
@@ -52,29 +56,39 @@ pub(crate) struct Solved {
 /// The gap at which a plan counts as best, in points.
 pub(crate) const GAP: f64 = 1e-6;
 /// Nodes of a search for all bundles of a service, at first and at most.
-const NODES: (u64, u64) = (20_000, 3_000_000);
+const NODES: (u64, u64) = (20_000, 1_000_000_000);
+/// The same where any plan will do.
+const HURRIED: u64 = 200_000;
 /// The part of their price that devices cost where nobody else wants them.
 const CHEAP: f64 = 0.02;
-/// By how much of what all plans lose the limit is raised before it is looked longer instead.
-const LONG: f64 = 4.0;
+/// The part of the time in which a plan without variants beside others is looked for.
+const PLAIN: u32 = 4;
 /// Bundles of a service, and uses of all so far, of which the first plans are made.
 const FEW: (usize, usize) = (400, 4_000);
 
-/// The best plan that is found within `time`, or the `first`.
-pub(crate) fn solve(demands: &[Demand<'_>], counts: &[u32], first: bool, time: Duration) -> Solved {
+/// The best plan that is found within `time`, or the `first`; no worse than `start`, if one is known.
+pub(crate) fn solve(
+    demands: &[Demand<'_>],
+    counts: &[u32],
+    first: bool,
+    start: Option<&Hosted>,
+    time: Duration,
+) -> Solved {
     let end = Until::after(time);
-    let hostings: Vec<Hosting> =
-        demands.iter().map(|d| Hosting::new(d.rate, d.worth, d.promised, d.configurations)).collect();
+    let hostings: Vec<Hosting<'_>> = demands.iter().map(Hosting::new).collect();
     // No plan is worth less than if all were answered by the least accurate.
     let least = |d: &Demand<'_>| {
         let accuracy = d.configurations.iter().map(|c| c.base.accuracy).fold(f64::INFINITY, f64::min);
         if accuracy.is_finite() { d.rate * d.worth * accuracy } else { 0.0 }
     };
     let floor = demands.iter().map(least).sum::<f64>() - GAP;
+    let plain = if start.is_none() { plain(demands, counts, end) } else { None };
     let prices = prices::find(&hostings, counts, floor, end);
     let mut solved = Solved { plan: None, bound: prices.bound };
     if prices.bound >= floor && prices.least.iter().all(|loss| loss.is_finite()) {
-        Round { hostings: &hostings, counts, prices: &prices, floor, first, end }.improve(&mut solved);
+        let round = Round { hostings: &hostings, counts, prices: &prices, floor, first, end };
+        solved.plan = start.or(plain.as_ref()).and_then(|plan| round.better(demands, plan));
+        round.improve(&mut solved);
     }
     if solved.plan.is_none() && (solved.bound < floor || prices.least.iter().any(|loss| loss.is_infinite())) {
         solved.bound = f64::NEG_INFINITY;
@@ -82,9 +96,41 @@ pub(crate) fn solve(demands: &[Demand<'_>], counts: &[u32], first: bool, time: D
     solved
 }
 
+/// A plan in which no variant stands beside another, which is soon found; none where none may.
+fn plain(demands: &[Demand<'_>], counts: &[u32], end: Until) -> Option<Hosted> {
+    let places = |demand: &Demand<'_>| -> Vec<usize> {
+        let all = demand.configurations.iter().enumerate();
+        all.filter(|(_, configuration)| configuration.better.is_none()).map(|(i, _)| i).collect()
+    };
+    let places: Vec<Vec<usize>> = demands.iter().map(places).collect();
+    if demands.iter().zip(&places).all(|(demand, places)| demand.configurations.len() == places.len()) {
+        return None;
+    }
+    let configurations = |(demand, places): (&Demand<'_>, &Vec<usize>)| -> Vec<Configuration> {
+        places.iter().map(|&i| demand.configurations[i].clone()).collect()
+    };
+    let configurations: Vec<Vec<Configuration>> = demands.iter().zip(&places).map(configurations).collect();
+    let without = demands.iter().zip(&configurations).map(|(demand, configurations)| Demand {
+        rate: demand.rate,
+        worth: demand.worth,
+        promised: demand.promised,
+        pooled: None,
+        configurations,
+    });
+    let without: Vec<Demand<'_>> = without.collect();
+    let plan = solve(&without, counts, false, None, end.left() / PLAIN).plan?;
+    let all = |((demand, places), counts): ((&Demand<'_>, &Vec<usize>), &Vec<u32>)| {
+        let mut all = vec![0; demand.configurations.len()];
+        places.iter().zip(counts).for_each(|(&place, &count)| all[place] = count);
+        all
+    };
+    let counts = demands.iter().zip(&places).zip(&plan.counts).map(all).collect();
+    Some(Hosted { counts, ..plan })
+}
+
 /// The search at given prices.
 struct Round<'a> {
-    hostings: &'a [Hosting],
+    hostings: &'a [Hosting<'a>],
     counts: &'a [u32],
     prices: &'a Prices,
     floor: f64,
@@ -94,14 +140,25 @@ struct Round<'a> {
 
 impl Round<'_> {
     /// Raises the limit until the best plan is below it, or time is up.
-    fn improve(&mut self, solved: &mut Solved) {
-        let least: f64 = self.prices.least.iter().sum();
-        let mut beyond = 1e-3;
-        let (mut best, mut nodes) = (f64::INFINITY, NODES.0);
+    fn improve(&self, solved: &mut Solved) {
+        let mut least = self.prices.least.clone();
+        let mut lists: Vec<Option<(f64, Found)>> = least.iter().map(|_| None).collect();
+        let (mut beyond, mut nodes, mut hurried) = (1e-3, NODES.0, false);
+        let mut best = solved.plan.as_ref().map_or(f64::INFINITY, |plan| self.prices.total - plan.value);
         loop {
-            let limit = (least + beyond).min(best);
-            let found: Vec<Found> =
-                (0..self.hostings.len()).map(|s| self.list(s, limit - least, nodes)).collect();
+            let sum: f64 = least.iter().sum();
+            let limit = (sum + beyond).min(best);
+            for (s, list) in lists.iter_mut().enumerate() {
+                let own = limit - sum + least[s];
+                if list.as_ref().is_none_or(|(within, found)| !found.complete || *within < own) {
+                    let found = self.list(s, own, nodes);
+                    *list = Some((own, found));
+                }
+            }
+            let found: Vec<&Found> = lists.iter().flatten().map(|(_, found)| found).collect();
+            for (least, found) in least.iter_mut().zip(&found) {
+                *least = least.max(found.least);
+            }
             let listed = found.iter().all(|found| found.complete);
             let states = if listed { usize::MAX } else { FEW.1 };
             let of = |found: &Found| found.bundles.len().min(if listed { usize::MAX } else { FEW.0 });
@@ -117,30 +174,43 @@ impl Round<'_> {
                     solved.plan = Some(plan);
                 }
             }
-            if complete {
-                let proven = if best <= limit { best } else { limit };
-                solved.bound = solved.bound.min(self.prices.total - proven);
-            }
+            let now: f64 = least.iter().sum();
+            let proven = if complete { best.min(limit.max(now)) } else { now.min(best) };
+            solved.bound = solved.bound.min(self.prices.total - proven);
             let value = solved.plan.as_ref().map_or(f64::NEG_INFINITY, |plan| plan.value);
             let done =
                 solved.bound - value <= GAP || (self.first && best.is_finite()) || solved.bound < self.floor;
-            let exhausted = !complete && nodes >= NODES.1;
-            if done || exhausted || self.end.is_over() || beyond > UNSERVED {
+            // What is cut off is looked at longer, for all that is below a low limit is less than some of what is below a high one; where
+            // that takes too long, any plan will do.
+            let late = best.is_infinite() && self.end.left() < self.end.took();
+            hurried |= !complete && (nodes >= NODES.1 || late);
+            if done || self.end.is_over() || beyond > UNSERVED || (hurried && best.is_finite()) {
                 return;
             }
-            // What was cut off is looked at longer once there is a plan that limits it, or the limit is low.
-            if !complete && (best.is_finite() || beyond >= LONG * least.max(GAP)) {
-                nodes *= 8;
+            if complete || hurried {
+                (beyond, nodes) = (2.0 * beyond.max(limit - now), if hurried { HURRIED } else { nodes });
             } else {
-                beyond *= 2.0;
+                nodes *= 8;
             }
         }
     }
 
-    /// The bundles of service `s` that a plan may use that loses at most `beyond` more than all lose at least.
-    fn list(&self, s: usize, beyond: f64, nodes: u64) -> Found {
-        let limit = self.prices.least[s] + beyond;
+    /// The bundles of service `s` that lose at most `limit`.
+    fn list(&self, s: usize, limit: f64, nodes: u64) -> Found {
         self.hostings[s].all(&self.prices.of, self.counts, limit, Effort { nodes, end: self.end })
+    }
+
+    /// A plan that is known, and what comes of it by what it leaves.
+    fn better(&self, demands: &[Demand<'_>], plan: &Hosted) -> Option<Hosted> {
+        let bundle = |(demand, counts): (&Demand<'_>, &Vec<u32>)| {
+            let held = || (0..counts.len()).filter(|&i| counts[i] > 0);
+            Bundle {
+                used: held().map(|i| devices(demand.configurations[i].class, counts[i])).sum(),
+                loss: 0.0,
+                counts: held().map(|i| (i as u16, counts[i] as u16)).collect(),
+            }
+        };
+        self.worth(&self.polished(demands.iter().zip(&plan.counts).map(bundle).collect()))
     }
 
     /// Gives one service after another all that the others leave, as long as a plan gets better by it.
@@ -186,3 +256,6 @@ impl Round<'_> {
         Some(Hosted { counts, value })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,7 +35,7 @@ pub(super) struct Prices {
 }
 
 /// The best prices that are found by `end`, or any that prove that no plan is worth `floor`.
-pub(super) fn find(hostings: &[Hosting], counts: &[u32], floor: f64, end: Until) -> Prices {
+pub(super) fn find(hostings: &[Hosting<'_>], counts: &[u32], floor: f64, end: Until) -> Prices {
     // Where devices cost nothing, a search has nothing to go by: first a price that all points there are pay together.
     let free = hostings.iter().map(|hosting| hosting.bound(&hosting.whole(), &vec![0.0; counts.len()]).1);
     let dear = free.sum::<f64>().abs() / counts.iter().map(|&count| f64::from(count)).sum::<f64>().max(1.0);
@@ -57,19 +57,27 @@ pub(super) fn find(hostings: &[Hosting], counts: &[u32], floor: f64, end: Until)
             break;
         }
         let (prices, bundles) = at(hostings, counts, query, end);
-        planes.add(hostings, bundles);
+        let learnt = planes.add(hostings, bundles);
         if prices.bound < best.bound {
             best = prices;
             factor = f64::min(factor * factor, 64.0);
-        } else {
+        } else if learnt {
             factor = factor.sqrt();
+        } else {
+            // Searches that are cut off find the same again.
+            break;
         }
     }
     best
 }
 
 /// What prices prove, and of each service the bundle that is worth most at them.
-fn at(hostings: &[Hosting], counts: &[u32], prices: Vec<f64>, end: Until) -> (Prices, Vec<Option<Bundle>>) {
+fn at(
+    hostings: &[Hosting<'_>],
+    counts: &[u32],
+    prices: Vec<f64>,
+    end: Until,
+) -> (Prices, Vec<Option<Bundle>>) {
     let mut bundles = Vec::new();
     let mut least = Vec::new();
     let mut total: f64 = prices.iter().zip(counts).map(|(price, &count)| price * f64::from(count)).sum();
@@ -77,11 +85,7 @@ fn at(hostings: &[Hosting], counts: &[u32], prices: Vec<f64>, end: Until) -> (Pr
     for hosting in hostings {
         let found = hosting.best(&prices, counts, Effort { nodes: NODES, end });
         let (linear, bundle) = (found.linear, found.bundles.into_iter().next());
-        let loss = match &bundle {
-            Some(bundle) if found.complete => bundle.loss.max(0.0),
-            None if found.complete => f64::INFINITY,
-            _ => 0.0,
-        };
+        let loss = if bundle.is_none() && found.complete { f64::INFINITY } else { found.least };
         least.push(loss);
         total += linear;
         bound += (linear - loss).max(-UNSERVED);
@@ -98,14 +102,16 @@ struct Planes<'a> {
 }
 
 impl Planes<'_> {
-    /// Adds what the bundle of each service says.
-    fn add(&mut self, hostings: &[Hosting], bundles: Vec<Option<Bundle>>) {
+    /// Adds what the bundle of each service says; whether any of that is new.
+    fn add(&mut self, hostings: &[Hosting<'_>], bundles: Vec<Option<Bundle>>) -> bool {
+        let before = self.known.len();
         for (s, bundle) in bundles.into_iter().enumerate() {
             let Some(bundle) = bundle else { continue };
-            if let Some(value) = hostings[s].value(&hostings[s].counts(&bundle)) {
-                self.known.push((s, bundle.used, value));
-            }
+            let value = hostings[s].value(&hostings[s].counts(&bundle));
+            let plane = value.map(|value| (s, bundle.used, value));
+            self.known.extend(plane.filter(|plane| !self.known.contains(plane)));
         }
+        self.known.len() > before
     }
 
     /// The least `μ·N + Σ z_s` of prices within bounds, and where.

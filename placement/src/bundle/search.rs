@@ -10,9 +10,12 @@
 //! of which each part is zero or more. Configurations are taken in the order in which a filled bundle uses them, so the loss of
 //! what is chosen is known, and what is left loses at least what the best of the rest does.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use super::service::{Branch, EPSILON, Hosting, Multipliers};
+use rustc_hash::FxHashMap;
+
+use super::branches::{Bounded, Terms};
+use super::service::{Branch, EPSILON, Hosting};
 use super::steps::{Chosen, SLACK, Step, Steps};
 use crate::until::Until;
 
@@ -50,6 +53,8 @@ pub(super) struct Found {
     pub(super) linear: f64,
     /// Of each use the bundle that loses least.
     pub(super) bundles: Vec<Bundle>,
+    /// None loses less.
+    pub(super) least: f64,
     /// Whether no bundle that loses at most the limit is missing, but for others of the same use.
     pub(super) complete: bool,
 }
@@ -63,23 +68,22 @@ pub(super) struct Effort {
 
 /// What is to be found.
 #[derive(Clone, Copy, PartialEq)]
-enum Wanted {
+pub(super) enum Wanted {
     Best,
     All,
 }
 
-/// The search in one branch.
-struct Search<'a> {
-    hosting: &'a Hosting,
+/// The search in one branch after another.
+pub(super) struct Search<'a> {
+    hosting: &'a Hosting<'a>,
+    terms: &'a Terms,
     wanted: Wanted,
-    /// What a device of each class is worth beyond its price, and loses where it is not used.
-    beyond: Vec<f64>,
-    /// What losses are counted from.
-    linear: f64,
     /// What a bundle here loses beyond its loss by the formula.
     offset: f64,
-    limit: f64,
-    nodes: u64,
+    /// What was asked for, and what is still looked for.
+    within: f64,
+    pub(super) limit: f64,
+    pub(super) nodes: u64,
     end: Until,
     steps: Steps,
     left: Vec<u32>,
@@ -88,87 +92,59 @@ struct Search<'a> {
     /// In order, so that of equally good ones the same is taken always.
     found: BTreeMap<Use, Bundle>,
     /// What was chosen before an event with the same devices, a few of each.
-    seen: HashMap<(usize, Use), Vec<Chosen>>,
+    seen: FxHashMap<(usize, Use), Vec<Chosen>>,
+    /// Whether what counts is a pool: what its devices count for at most is not all that it takes to keep the promise.
+    pub(super) pooled: bool,
 }
 
-impl Hosting {
-    /// The bundle that loses least; not the least for sure if the search was cut off.
-    pub(super) fn best(&self, prices: &[f64], counts: &[u32], effort: Effort) -> Found {
-        self.search(prices, counts, Wanted::Best, f64::INFINITY, effort)
-    }
-
-    /// All that lose at most `limit`, one for each use, those that lose least first.
-    pub(super) fn all(&self, prices: &[f64], counts: &[u32], limit: f64, effort: Effort) -> Found {
-        let mut found = self.search(prices, counts, Wanted::All, limit, effort);
-        found.bundles.sort_by(|a, b| a.loss.total_cmp(&b.loss));
-        found
-    }
-
-    fn search(&self, prices: &[f64], counts: &[u32], wanted: Wanted, limit: f64, effort: Effort) -> Found {
-        let (beyond, linear) = self.bound_within(prices, counts);
-        let prices: &[f64] =
-            &prices.iter().zip(&beyond).map(|(price, beyond)| price + beyond).collect::<Vec<_>>();
-        let (by, bound) = self.bound(&self.whole(), prices);
-        let mut search = Search {
-            hosting: self,
+impl<'a> Search<'a> {
+    /// For bundles that lose at most `limit`.
+    pub(super) fn new(
+        hosting: &'a Hosting<'a>,
+        terms: &'a Terms,
+        wanted: Wanted,
+        limit: f64,
+        effort: Effort,
+    ) -> Self {
+        Self {
+            hosting,
+            terms,
             wanted,
-            beyond,
-            linear,
             offset: 0.0,
+            within: limit,
             limit,
             nodes: effort.nodes,
             end: effort.end,
             steps: Steps::default(),
-            left: counts.to_vec(),
-            counts: vec![0; self.items.len()],
+            left: terms.counts.clone(),
+            counts: vec![0; hosting.items.len()],
             used: 0,
             found: BTreeMap::new(),
-            seen: HashMap::new(),
-        };
-        if !self.promised {
-            search.run(&self.branch(&[]), prices, by, bound);
-            return search.found();
+            seen: FxHashMap::default(),
+            pooled: false,
         }
-        // What each kind loses at least if one device of it counts; most promising first.
-        let cost = |kind: &usize| {
-            let of = self.kinds[*kind].iter().map(|&i| self.reduced_cost(i, prices, by));
-            of.fold(f64::INFINITY, f64::min).max(0.0)
-        };
-        let mut kinds: Vec<(f64, usize)> = (0..self.kinds.len()).map(|kind| (cost(&kind), kind)).collect();
-        kinds.sort_by(|a, b| a.0.total_cmp(&b.0));
-        for &(cost, kind) in &kinds {
-            if cost <= search.limit {
-                search.run(&self.branch(&[kind]), prices, by, bound);
-            }
-        }
-        for (i, &(cost, kind)) in kinds.iter().enumerate() {
-            for &(other_cost, other) in &kinds[i + 1..] {
-                if cost + other_cost > search.limit || search.nodes == 0 {
-                    break;
-                }
-                search.run(&self.branch(&[kind, other]), prices, by, bound);
-            }
-        }
-        search.found()
     }
-}
 
-impl Search<'_> {
-    fn found(self) -> Found {
+    pub(super) fn found(self) -> Found {
         let complete = self.nodes > 0;
-        Found { linear: self.linear, bundles: self.found.into_values().collect(), complete }
+        let best = self.found.values().map(|bundle| bundle.loss).fold(self.within, f64::min);
+        let least = if complete { best.max(0.0) } else { 0.0 };
+        Found { linear: self.terms.linear, bundles: self.found.into_values().collect(), least, complete }
     }
 
-    /// Looks through one branch, whose bundles lose what they do below `bound`.
-    fn run(&mut self, branch: &Branch, prices: &[f64], whole: Multipliers, bound: f64) {
-        let (by, of_branch) =
-            if self.hosting.promised { self.hosting.bound(branch, prices) } else { (whole, bound) };
-        self.offset = bound - of_branch;
+    /// Looks through one branch.
+    pub(super) fn run(&mut self, (branch, by, bound): &Bounded) {
+        let (by, prices) = (*by, &self.terms.prices);
+        self.offset = self.terms.bound - bound;
         if self.offset - SLACK > self.limit {
             return;
         }
         self.seen.clear();
-        self.steps = Steps::new(self.hosting, branch, prices, by);
+        // What loses too much with one device is not looked at.
+        let left = self.limit - self.offset + SLACK;
+        let worth = |&&(i, quota): &&(usize, f64)| self.hosting.reduced_cost(i, quota, prices, by) <= left;
+        let branch = Branch { items: branch.items.iter().filter(worth).copied().collect() };
+        self.steps = Steps::new(self.hosting, &branch, prices, by);
         let demand = self.hosting.demand;
         self.descend(0, Chosen { demand, pending: 0.0, quota: 0.0, loss: self.offset });
     }
@@ -183,12 +159,12 @@ impl Search<'_> {
         if self.nodes.is_multiple_of(4096) && self.end.is_over() {
             self.nodes = 0;
         }
-        if self.is_dominated(at, &chosen) {
+        if !self.pooled && self.is_dominated(at, &chosen) {
             return;
         }
         let done = chosen.demand <= self.hosting.least();
         let enough = !self.hosting.promised || chosen.quota >= 1.0 - EPSILON;
-        if done && enough {
+        if done && enough && self.is_kept() {
             self.keep(at, &chosen);
             return;
         }
@@ -224,10 +200,22 @@ impl Search<'_> {
         dominated
     }
 
+    /// Whether what is hosted keeps the promise, if it counts for enough.
+    fn is_kept(&self) -> bool {
+        match self.hosting.pooled.filter(|_| self.pooled) {
+            Some(keeping) => keeping.rule(&self.counts).is_some(),
+            None => true,
+        }
+    }
+
     /// Goes on with every number of devices that hold the item of `step`.
     fn host(&mut self, at: usize, step: Step, chosen: &Chosen, done: bool) {
         let for_demand = if done { 0.0 } else { (chosen.demand / step.capacity - EPSILON).ceil().max(1.0) };
-        let for_promise = if step.quota > 0.0 { (1.0 / step.quota - EPSILON).ceil() } else { 0.0 };
+        let for_promise = match step.quota {
+            0.0 => 0.0,
+            _ if self.pooled => f64::INFINITY,
+            quota => (1.0 / quota - EPSILON).ceil(),
+        };
         let most = for_demand.max(for_promise).min(f64::from(self.left[step.class])) as u32;
         // What loses next to nothing is tried first with many, so that a good bundle is found early.
         let many_first = step.capacity * step.loss + step.cost <= 1e-6;
@@ -264,7 +252,7 @@ impl Search<'_> {
         let to_come = self.steps.all[at..].iter().filter(|step| !step.first && step.gain > 0.0);
         let gains: f64 = to_come.map(|step| f64::from(self.counts[step.item]) * step.gain).sum();
         let beyond = if self.hosting.promised { self.steps.by.promise * (chosen.quota - 1.0) } else { 0.0 };
-        let idle = self.beyond.iter().zip(&self.left).map(|(beyond, &left)| beyond * f64::from(left));
+        let idle = self.terms.beyond.iter().zip(&self.left).map(|(beyond, &left)| beyond * f64::from(left));
         let loss = chosen.loss + gains + beyond + idle.sum::<f64>();
         if loss > self.limit || self.found.get(&self.used).is_some_and(|known| known.loss <= loss) {
             return;

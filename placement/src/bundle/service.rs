@@ -1,11 +1,15 @@
 //! One service among prices: what it may host, and the linear bound on what that is worth.
 
+use super::Demand;
 use super::search::Bundle;
 use crate::configuration::{Configuration, serves_no_worse};
+use crate::promise::Keeping;
 use crate::quota::Shape;
 
 /// The least share of a demand or promise that counts.
 pub(super) const EPSILON: f64 = 1e-9;
+/// The most tangents by which the multiplier of a promise is looked for: any proves a bound.
+const TANGENTS: usize = 40;
 
 /// What a device of a configuration serves: so many requests a second, for so many points each. The first is what it serves
 /// at its most accurate; the second, what more it serves if it turns to its base.
@@ -36,18 +40,22 @@ impl Item {
 
 /// A service and all it may host.
 #[derive(Debug)]
-pub(super) struct Hosting {
+pub(super) struct Hosting<'a> {
     pub(super) demand: f64,
     pub(super) promised: bool,
+    /// What is promised, where one queue may keep it for several kinds too.
+    pub(super) pooled: Option<&'a Keeping<'a>>,
     /// Of each configuration.
     pub(super) items: Vec<Item>,
     /// What is worth hosting though it counts for no promise.
     pub(super) helpers: Vec<usize>,
     /// What counts for the promise, by kind.
     pub(super) kinds: Vec<Vec<usize>>,
+    /// What may be of one queue, and what each counts there at most.
+    pub(super) pools: Vec<Vec<(usize, f64)>>,
 }
 
-/// What may be hosted together: helpers, and at most two kinds that count for the promise.
+/// What may be hosted together: helpers, and at most two kinds that count for the promise, or a pool.
 #[derive(Clone, Debug)]
 pub(super) struct Branch {
     /// Items, and what each counts for the promise here.
@@ -59,6 +67,14 @@ pub(super) struct Branch {
 pub(super) struct Multipliers {
     pub(super) request: f64,
     pub(super) promise: f64,
+}
+
+/// The bound at one multiplier of the promise, and by how much it grows with that.
+#[derive(Clone, Copy)]
+struct Tangent {
+    by: Multipliers,
+    value: f64,
+    rise: f64,
 }
 
 /// The segments of a configuration, of which each point of accuracy counts `worth`.
@@ -75,9 +91,28 @@ pub(crate) fn segments(configuration: &Configuration, worth: f64) -> [(f64, f64)
     }
 }
 
-impl Hosting {
-    /// Of a service with `demand`, of which a request a second is worth `worth` for each point.
-    pub(super) fn new(demand: f64, worth: f64, promised: bool, configurations: &[Configuration]) -> Self {
+/// The kinds of which each is worth counting. Where of each configuration of a kind another kind has one of the same class that serves no
+/// worse and counts for as much, every plan may have that kind in its place: it is no more kinds, and keeps as much.
+fn undominated(kinds: Vec<Vec<usize>>, configurations: &[Configuration]) -> Vec<Vec<usize>> {
+    let stands_for = |a: usize, b: usize| {
+        let (a, b) = (&configurations[a], &configurations[b]);
+        serves_no_worse(a, b) && a.quota >= b.quota
+    };
+    let dominates = |a: &[usize], b: &[usize]| b.iter().all(|&of| a.iter().any(|&by| stands_for(by, of)));
+    let mut kept: Vec<Vec<usize>> = Vec::new();
+    for kind in kinds {
+        if !kept.iter().any(|other| dominates(other, &kind)) {
+            kept.retain(|other| !dominates(&kind, other));
+            kept.push(kind);
+        }
+    }
+    kept
+}
+
+impl<'a> Hosting<'a> {
+    /// Of a service.
+    pub(super) fn new(of: &'a Demand<'a>) -> Self {
+        let Demand { rate: demand, worth, configurations, .. } = *of;
         let item = |configuration: &Configuration| Item {
             class: configuration.class,
             segments: segments(configuration, worth).map(|(capacity, slope)| Segment { capacity, slope }),
@@ -97,12 +132,15 @@ impl Hosting {
             by != i && serves_no_worse(b, a) && (by < i || !serves_no_worse(a, b))
         };
         let all = 0..configurations.len();
+        let stands_for = |a: usize, b: usize| serves_no_worse(&configurations[a], &configurations[b]);
         Self {
             demand,
-            promised,
+            promised: of.promised,
+            pooled: of.pooled.as_ref(),
             items: configurations.iter().map(item).collect(),
             helpers: all.clone().filter(|&i| !all.clone().any(|by| beaten(i, by))).collect(),
-            kinds: kinds.into_iter().map(|(_, of)| of).collect(),
+            kinds: undominated(kinds.into_iter().map(|(_, of)| of).collect(), configurations),
+            pools: of.pooled.as_ref().map_or_else(Vec::new, |keeping| keeping.pools(stands_for)),
         }
     }
 
@@ -113,40 +151,75 @@ impl Hosting {
 
     /// The helpers, and `kinds` that count.
     pub(super) fn branch(&self, kinds: &[usize]) -> Branch {
-        let counted = || kinds.iter().flat_map(|&kind| self.kinds[kind].iter().copied());
-        let mut items: Vec<(usize, f64)> = counted().map(|i| (i, self.items[i].quota)).collect();
-        items.extend(self.helpers.iter().filter(|&&i| !counted().any(|other| other == i)).map(|&i| (i, 0.0)));
-        Branch { items }
+        let counted = kinds.iter().flat_map(|&kind| self.kinds[kind].iter().copied());
+        self.beside_helpers(counted.map(|i| (i, self.items[i].quota)).collect())
+    }
+
+    /// The helpers, and what counts in a pool.
+    pub(super) fn pool(&self, pool: usize) -> Branch {
+        self.beside_helpers(self.pools[pool].clone())
+    }
+
+    fn beside_helpers(&self, counted: Vec<(usize, f64)>) -> Branch {
+        let helps = |i: &&usize| !counted.iter().any(|(other, _)| other == *i);
+        let helpers: Vec<(usize, f64)> = self.helpers.iter().filter(helps).map(|&i| (i, 0.0)).collect();
+        Branch { items: [counted, helpers].concat() }
     }
 
     /// The multipliers that bound best what hosting in `branch` can be worth at these prices of a device, and the bound.
     pub(super) fn bound(&self, branch: &Branch, prices: &[f64]) -> (Multipliers, f64) {
-        let request = |promise: f64| {
-            let net = |&(i, quota): &(usize, f64)| {
-                let item = &self.items[i];
-                let cost = prices[item.class] - promise * quota;
-                let first = item.segments[0].slope - cost / item.segments[0].capacity;
-                first.max((item.reward() - cost) / item.capacity())
-            };
-            branch.items.iter().map(net).fold(f64::NEG_INFINITY, f64::max)
-        };
-        let value = |promise: f64| request(promise) * self.demand - promise;
         if !self.promised {
-            return (Multipliers { request: request(0.0), promise: 0.0 }, value(0.0));
+            let tangent = self.tangent(branch, prices, 0.0);
+            return (tangent.by, tangent.value);
         }
         let counted = branch.items.iter().filter(|(_, quota)| *quota > 0.0);
         let most =
             counted.map(|&(i, quota)| prices[self.items[i].class] / quota).fold(f64::INFINITY, f64::min);
-        let most = if most.is_finite() { most } else { 0.0 };
-        // Convex in the multiplier of the promise.
-        let (mut low, mut high) = (0.0, most);
-        for _ in 0..40 {
-            let third = (high - low) / 3.0;
-            if value(low + third) <= value(high - third) { high -= third } else { low += third }
+        // Convex in the multiplier of the promise: the next is where the tangents on both sides meet, until they meet on it.
+        let mut low = self.tangent(branch, prices, 0.0);
+        let mut high = self.tangent(branch, prices, if most.is_finite() { most } else { 0.0 });
+        let mut best = if low.value <= high.value { low } else { high };
+        for _ in 0..TANGENTS {
+            if low.rise >= 0.0 || high.rise <= 0.0 {
+                break;
+            }
+            let at = |tangent: &Tangent| tangent.value - tangent.rise * tangent.by.promise;
+            let promise = (at(&low) - at(&high)) / (high.rise - low.rise);
+            if promise <= low.by.promise || promise >= high.by.promise {
+                break;
+            }
+            let next = self.tangent(branch, prices, promise);
+            if next.value < best.value {
+                best = next;
+            }
+            if next.value <= at(&low) + low.rise * promise + EPSILON * next.value.abs() {
+                break;
+            }
+            *(if next.rise < 0.0 { &mut low } else { &mut high }) = next;
         }
-        let candidates = [0.0, most, f64::midpoint(low, high)];
-        let best = candidates.into_iter().min_by(|&a, &b| value(a).total_cmp(&value(b))).unwrap_or(0.0);
-        (Multipliers { request: request(best), promise: best }, value(best))
+        (best.by, best.value)
+    }
+
+    /// What bounds hosting in `branch` with this multiplier of the promise, and how it grows with that.
+    fn tangent(&self, branch: &Branch, prices: &[f64], promise: f64) -> Tangent {
+        let (mut request, mut per_promise) = (f64::NEG_INFINITY, 0.0);
+        for &(i, quota) in &branch.items {
+            let item = &self.items[i];
+            let cost = prices[item.class] - promise * quota;
+            let first = item.segments[0].slope - cost / item.segments[0].capacity;
+            let both = (item.reward() - cost) / item.capacity();
+            if first > request {
+                (request, per_promise) = (first, quota / item.segments[0].capacity);
+            }
+            if both > request {
+                (request, per_promise) = (both, quota / item.capacity());
+            }
+        }
+        Tangent {
+            by: Multipliers { request, promise },
+            value: request * self.demand - promise,
+            rise: per_promise * self.demand - 1.0,
+        }
     }
 
     /// The same of all that may be hosted, if there are `counts` devices of each class: what a further device of each is worth beyond its
@@ -192,12 +265,12 @@ impl Hosting {
         (beyond, best)
     }
 
-    /// What one device of item `i` loses at least, at these prices and multipliers.
-    pub(super) fn reduced_cost(&self, i: usize, prices: &[f64], by: Multipliers) -> f64 {
+    /// What one device of item `i` loses at least that counts for so much, at these prices and multipliers.
+    pub(super) fn reduced_cost(&self, i: usize, quota: f64, prices: &[f64], by: Multipliers) -> f64 {
         let item = &self.items[i];
         let gains =
             item.segments.iter().map(|segment| segment.capacity * (segment.slope - by.request).max(0.0));
-        prices[item.class] - by.promise * item.quota - gains.sum::<f64>()
+        prices[item.class] - by.promise * quota - gains.sum::<f64>()
     }
 
     /// So little demand counts as none.

@@ -50,7 +50,7 @@ pub(super) struct Steps {
 
 impl Steps {
     /// Of `branch` at these prices.
-    pub(super) fn new(hosting: &Hosting, branch: &Branch, prices: &[f64], by: Multipliers) -> Self {
+    pub(super) fn new(hosting: &Hosting<'_>, branch: &Branch, prices: &[f64], by: Multipliers) -> Self {
         let items = &hosting.items;
         let mut events: Vec<((usize, f64), usize)> = Vec::new();
         for &item in &branch.items {
@@ -135,7 +135,7 @@ impl Steps {
     }
 }
 
-impl Hosting {
+impl Hosting<'_> {
     fn step(&self, prices: &[f64], by: Multipliers, (item, quota): (usize, f64), s: usize) -> Step {
         let of = &self.items[item];
         let second = of.segments[1];
