@@ -1,6 +1,6 @@
 //! What a device may hold: one variant, a base and a more accurate variant, or two services that take turns.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rt_core::Span;
 
@@ -130,8 +130,20 @@ pub(crate) fn check(problem: &Problem) -> Result<(), String> {
     Ok(())
 }
 
-/// What the devices of a class may hold for `service` alone.
+/// What the devices of a class may hold for `service` alone, but for what something else can stand for in every plan: that it may be of
+/// another kind does not count where no other class has that kind, for then a plan has no more of them.
 pub(crate) fn alone(problem: &Problem, service: &Service, class: usize) -> Vec<Configuration> {
+    let others = (0..problem.classes.len()).filter(|&other| other != class);
+    let elsewhere: HashSet<Shape> =
+        others.flat_map(|other| every(problem, service, other)).filter_map(|of| of.shape).collect();
+    let is_here_only = |of: &Configuration| of.shape.is_none_or(|shape| !elsewhere.contains(&shape));
+    keep_best(every(problem, service, class), |a, b| {
+        (a.shape == b.shape || is_here_only(b)) && is_no_worse(a, b)
+    })
+}
+
+/// All that the devices of a class may hold for `service` alone.
+pub(crate) fn every(problem: &Problem, service: &Service, class: usize) -> Vec<Configuration> {
     let posts = posts(service, class);
     let counted = |base: Post, better: Option<Post>| {
         let shape = service.promise.as_ref().zip(base.batch).map(|(promise, batch)| {
@@ -155,7 +167,7 @@ pub(crate) fn alone(problem: &Problem, service: &Service, class: usize) -> Vec<C
             all.extend(better.map(|&better| counted(base, Some(better))).filter(|both| both.quota > 0.0));
         }
     }
-    undominated(all)
+    all
 }
 
 /// What the devices of a class may hold for two services, by turns.
@@ -244,10 +256,6 @@ fn is_no_worse(a: &Configuration, b: &Configuration) -> bool {
         }
     };
     counts && serves_no_worse(a, b)
-}
-
-fn undominated(all: Vec<Configuration>) -> Vec<Configuration> {
-    keep_best(all, is_no_worse)
 }
 
 /// Of those that are no worse than each other the first.

@@ -110,6 +110,16 @@ proptest! {
         let hosting = Hosting::new(&demand);
         let best = enumerated(&hosting, &demand, keeping().as_ref(), &case);
         let most = best.values().copied().fold(f64::NEG_INFINITY, f64::max);
+        // Nothing is lost by what was left out from the beginning.
+        let every: Vec<Configuration> =
+            (0..2).flat_map(|class| configuration::every(&case.problem, service, class)).collect();
+        if every.len() <= 10 {
+            let keeping = || service.promise.as_ref().map(|of| Keeping::new(of, service.deadline, &every));
+            let demand = Demand { pooled: keeping().filter(|_| pooled), configurations: &every, ..demand };
+            let best = enumerated(&Hosting::new(&demand), &demand, keeping().as_ref(), &case);
+            let of_all = best.values().copied().fold(f64::NEG_INFINITY, f64::max);
+            prop_assert!(of_all == most || of_all <= most + 1e-6, "{of_all} of all, {most} of those that are looked at");
+        }
         let counts: Vec<u32> = case.problem.classes.iter().map(|(_, count)| *count).collect();
         let effort = Effort { nodes: 100_000_000, end: Until::after(Duration::from_secs(600)) };
         let terms = hosting.terms(&case.prices, &counts);

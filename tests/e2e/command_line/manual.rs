@@ -1,8 +1,9 @@
 //! What the programs say of themselves: manual pages and completions.
 
+use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{Deployment, not_checked, stderr, weir};
+use crate::harness::{not_checked, stderr, weir};
 
 use super::prompt::{fed, text};
 

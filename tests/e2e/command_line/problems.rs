@@ -1,7 +1,7 @@
 //! Abstract problems at the prompt: certified, verified, refuted and replayed, by exit codes and standard input.
 
 use crate::harness::prover::prover;
-use crate::harness::{Deployment, stderr};
+use crate::harness::{DAEMON, Deployment, stderr};
 use planner::{Certificate, Number};
 use serde_json::Value;
 

@@ -6,7 +6,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::harness::{DAEMON, Daemon, Deployment, eventually, stderr, weir};
-use planner::{Certificate, Number};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 

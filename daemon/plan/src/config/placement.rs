@@ -55,7 +55,7 @@ pub struct ClassConfig {
     pub memory: Option<u64>,
     /// Whether the services that are placed here share all of them; else each has devices of its own.
     pub shared: bool,
-    /// Whether another class has the same engine, and a file tells which of them a service is on: then models have times of their own here.
+    /// Whether another class has the same engine and other devices: then models have times of their own here.
     is_one_of_several: bool,
     backends: Vec<Backend>,
 }
@@ -120,10 +120,10 @@ impl ClassConfig {
         Self { devices, ..self.clone() }
     }
 
-    /// Finds out of each whether models have times of their own there. Simulated models say themselves what they take, and of classes of one
-    /// engine that only count their devices, each service having its own, nothing says which of them it is on.
+    /// Finds out of each whether models have times of their own there. Simulated models say themselves what they take, and where classes of
+    /// one engine only count their devices, nothing says which of these are whose: they are alike.
     fn tell_apart(all: &mut [Self]) {
-        let counts = |class: &Self| !class.shared && class.cores.is_empty() && class.gpus.is_empty();
+        let counts = |class: &Self| class.cores.is_empty() && class.gpus.is_empty();
         let of: Vec<(EngineKind, bool)> = all.iter().map(|class| (class.engine, counts(class))).collect();
         for class in all.iter_mut().filter(|class| class.engine != EngineKind::Simulated) {
             let same = of.iter().filter(|(engine, _)| *engine == class.engine);

@@ -39,7 +39,7 @@ fn error(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn models_have_times_of_their_own_on_classes_that_a_file_tells_apart() {
+fn models_have_times_of_their_own_on_classes_whose_devices_are_told_apart() {
     let own = |classes: &[&str]| -> Vec<bool> {
         let classes: String = classes
             .iter()
@@ -52,7 +52,9 @@ fn models_have_times_of_their_own_on_classes_that_a_file_tells_apart() {
     };
     assert_eq!(own(&["cores = [0]"]), [false]);
     assert_eq!(own(&["cores = [0]", "cores = [1]"]), [true, true]);
-    assert_eq!(own(&["cores = [0]", "count = 2", "count = 2\nshared = true"]), [true, true, true]);
+    assert_eq!(own(&["cores = [0]", "count = 2"]), [true, true]);
+    assert_eq!(own(&["cores = [0]", "count = 2", "count = 2\nshared = true"]), [true, false, false]);
+    assert_eq!(own(&["count = 2\nshared = true", "count = 1\nshared = true"]), [false, false]);
     assert_eq!(own(&["cores = [0]", "count = 1", "count = 2"]), [true, false, false]);
 }
 
