@@ -269,3 +269,27 @@ fn keep_best<T>(all: Vec<T>, no_worse: impl Fn(&T, &T) -> bool) -> Vec<T> {
     }
     kept
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many ways class `a` has to hold a service whose second variant is quicker and more accurate there, and cannot run on `b`,
+    /// where the first takes so long.
+    fn ways(time_elsewhere: u32) -> usize {
+        let text = format!(
+            r#"{{"devices": {{"a": 1, "b": 1}}, "services": [{{"name": "s", "demand": 1.0, "deadline": 65, "weight": 1,
+                "variants": [{{"name": "v", "accuracy": 70, "time": {{"a": {{"1": 10}}, "b": {{"1": {time_elsewhere}}}}}}},
+                             {{"name": "w", "accuracy": 80, "time": {{"a": {{"1": 9}}, "b": {{}}}}}}],
+                "promise": {{"windows": [[4, 24]], "m": 3, "K": 10}}}}]}}"#
+        );
+        let problem = Problem::parse(&text).expect("a problem");
+        alone(&problem, &problem.services[0], 0).len()
+    }
+
+    #[test]
+    fn what_another_class_has_too_gives_way_to_nothing_of_another_kind() {
+        assert_eq!(ways(12), 1, "the second variant stands for the first");
+        assert_eq!(ways(10), 2, "devices of both classes are of one kind");
+    }
+}
