@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use super::pool::{Kind, State};
 use super::queue::{DEMOTED, MANDATORY, OPTIONAL};
 use super::{Action, Scheduler, WorkerId};
-use crate::select::{BatchView, SelectError, SelectTables, Selector, Variant};
+use crate::select::{BatchView, SelectError, SelectTables, Selector, Variant, WEIGHED};
 use crate::time::{Instant, Span};
 use crate::workers::Workers;
 
@@ -16,17 +16,6 @@ pub(super) struct Selection {
     /// By variant: what batches are formed as that are formed for it. They take no less than the base, which runs them if the
     /// wish is another one by then.
     kinds: Box<[Kind]>,
-}
-
-/// What is wished for a batch.
-struct Wish {
-    variant: usize,
-    /// How many requests it has.
-    size: usize,
-    /// The time that it has, whatever runs it.
-    granted: Span,
-    /// What a second of it costs, if variants are weighed by that.
-    price: Option<f64>,
 }
 
 impl Selection {
@@ -168,29 +157,27 @@ impl Scheduler {
     #[inline(never)]
     fn select(&mut self, now: Instant, worker: WorkerId) {
         let slack = self.slack(now, worker);
-        let Some(wish) = self.wish(now, worker, slack) else { return };
+        let Some((wish, size, granted)) = self.wish(now, worker, slack) else { return };
         let mut longest = match &self.shield {
-            Some(shield) if self.may_prolong(now) => {
-                wish.granted.max(self.longest_by(shield, now, worker, slack))
-            }
-            _ => wish.granted,
+            Some(shield) if self.may_prolong(now) => granted.max(self.longest_by(shield, now, worker, slack)),
+            _ => granted,
         };
         if self.selection.is_sparing(now) {
             longest = longest.min(self.sparing(now, worker));
         }
-        self.take_variant(now, worker, &wish, longest);
+        self.take_variant(now, worker, (wish, size, granted), longest);
     }
 
     /// Has the variant selected for the batch that `worker` starts at `now` and that is due in `slack`, which may take as long as
     /// `longest` if that is more than the base does.
     pub(super) fn select_within(&mut self, now: Instant, worker: WorkerId, slack: Span, longest: Span) {
         if let Some(wish) = self.wish(now, worker, slack) {
-            self.take_variant(now, worker, &wish, longest);
+            self.take_variant(now, worker, wish, longest);
         }
     }
 
-    /// What is wished for the batch that `worker` starts, if it is not the base.
-    fn wish(&mut self, now: Instant, worker: WorkerId, slack: Span) -> Option<Wish> {
+    /// What is wished for the batch that `worker` starts, if it is not the base; its size, and the time that it has.
+    fn wish(&mut self, now: Instant, worker: WorkerId, slack: Span) -> Option<(usize, usize, Span)> {
         if self.fallen.is_some() {
             return None;
         }
@@ -202,24 +189,36 @@ impl Scheduler {
         if !selector.classes().is_empty() {
             view.classes = selector.mix(self.pool.batch(worker));
         }
-        let variant = selector.wish(&view);
-        (variant > 0).then(|| Wish { variant, size, granted, price: selector.price(&view) })
+        let wish = selector.wish(&view);
+        (wish > 0).then_some((wish, size, granted))
+    }
+
+    /// What a second of a worker's time costs the batch that `worker` starts, if variants are weighed by that.
+    #[inline(never)]
+    fn price(&mut self, now: Instant, worker: WorkerId) -> Option<f64> {
+        let (size, waiting, free) = (self.batch(worker).len(), self.waiting(), self.pool.free_count());
+        let view = BatchView { free, ..BatchView::alike(now, size, waiting, Span::ZERO) };
+        self.selection.selector.as_mut()?.price(&view)
     }
 
     /// Takes the variant that is wished for, or the best below it that takes no longer than `longest`; with classes the one of
     /// these times that is worth most to the batch, and with a price of time the one that is most beyond what its time costs.
-    fn take_variant(&mut self, now: Instant, worker: WorkerId, wish: &Wish, longest: Span) {
+    fn take_variant(
+        &mut self,
+        now: Instant,
+        worker: WorkerId,
+        (wish, size, granted): (usize, usize, Span),
+        longest: Span,
+    ) {
+        let price = if wish == WEIGHED { self.price(now, worker) } else { None };
         let Some(selector) = &self.selection.selector else { return };
-        let chosen = match wish.price {
-            None if selector.classes().is_empty() => selector.fitting(wish.variant, wish.size, longest),
-            price => {
-                let limit = (longest, price.unwrap_or(0.0));
-                selector.worthiest(now, wish.variant, self.pool.batch(worker), limit)
-            }
+        let chosen = match price {
+            None if selector.classes().is_empty() => selector.fitting(wish, size, longest),
+            price => selector.worthiest(now, wish, self.pool.batch(worker), (longest, price.unwrap_or(0.0))),
         };
         if let Some((variant, time)) = chosen {
             self.pool.set_variant(worker, variant as u8);
-            if time > wish.granted {
+            if time > granted {
                 self.grant(now, worker, time);
             }
         }

@@ -28,6 +28,7 @@ pub use load::LoadMonitor;
 pub use net::{MAX_NET_LAYERS, MAX_NET_WEIGHT, MAX_NET_WIDTH, Net};
 pub use rule::{BatchView, Boxed, VariantSelector};
 use rule::{MixedRule, TableRule};
+pub(crate) use table::WEIGHED;
 pub use table::{MAX_PRICE, Manner, SelectTable};
 pub use tables::SelectTables;
 

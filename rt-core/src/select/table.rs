@@ -10,6 +10,9 @@ const MAX_CELLS: u64 = 1 << 20;
 /// The most that a second of a worker's time may cost.
 pub const MAX_PRICE: f32 = 1e12;
 
+/// What a table of prices wishes for: the last variant, whichever that is, of those that are weighed.
+pub(crate) const WEIGHED: usize = usize::MAX;
+
 /// What a table's wish means for the batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Manner {
@@ -154,12 +157,12 @@ impl SelectTable {
     }
 
     /// The wish where `requests` (at least 1; 0 counts as 1) are in the batch or wait, and the earliest of the batch
-    /// is due, less the guard, in `slack`. Of a table of prices the last variant, whichever that is.
+    /// is due, less the guard, in `slack`. Of a table of prices `usize::MAX`: the last variant, whichever that is.
     #[must_use]
     #[inline]
     pub fn wish(&self, requests: usize, slack: Span) -> usize {
         match self.wishes[..] {
-            [] => return usize::MAX,
+            [] => return WEIGHED,
             [only] => return usize::from(only),
             _ => {}
         }
