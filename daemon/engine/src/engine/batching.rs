@@ -142,12 +142,17 @@ pub(super) fn loop_modes(max_batch: usize) -> Vec<RunMode> {
 
 /// The batch sizes that are timed, rising, from 1 to `max_batch`.
 pub(super) fn timed_sizes(max_batch: usize) -> Vec<usize> {
-    (1..=max_batch).filter(|&b| b <= DENSE_SIZES || b.is_power_of_two() || b == max_batch).collect()
+    sizes(DENSE_SIZES, max_batch)
 }
 
 /// The powers of two up to `max_batch`, and that.
 pub(super) fn doubling_sizes(max_batch: usize) -> Vec<usize> {
-    (1..=max_batch).filter(|&b| b.is_power_of_two() || b == max_batch).collect()
+    sizes(1, max_batch)
+}
+
+/// All up to `dense`, then the powers of two, and `max_batch`.
+fn sizes(dense: usize, max_batch: usize) -> Vec<usize> {
+    (1..=max_batch).filter(|&b| b <= dense || b.is_power_of_two() || b == max_batch).collect()
 }
 
 /// Whether what is compiled for batches of `size` is run by any batch: in these modes, where there is something for each of these `sizes`,

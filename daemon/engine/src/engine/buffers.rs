@@ -166,7 +166,7 @@ impl Buffers {
     }
 
     /// Makes up input `tensor`, of that type, for the first `batch` requests; see `fill_tensor`.
-    pub fn fill(&mut self, seed: u64, tensor: usize, data_type: DataType, batch: usize) {
+    pub(super) fn fill(&mut self, seed: u64, tensor: usize, data_type: DataType, batch: usize) {
         let mut bytes = vec![0; batch * self.each(Side::Input, tensor)];
         fill_tensor(seed, data_type, &mut bytes);
         self.write(Side::Input, tensor, 0, &bytes);

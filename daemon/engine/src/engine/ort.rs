@@ -63,7 +63,7 @@ impl OrtRunner {
         let batched = has_symbolic_batch(spec, &decode(spec, backend.kind, &file.bytes)?)?;
         let largest = if batched { max_batch } else { 1 };
         let first = session(library, backend, spec, file, largest)?;
-        let several = provider::check(backend, spec, &first)?.plans_for_one_shape;
+        let several = provider::check(backend, spec, &first)?;
         let sizes = if several && batched { doubling_sizes(max_batch) } else { vec![max_batch] };
         let mut calls = vec![(sizes[0], Call::new(first, spec)?)];
         for &size in sizes[1..].iter().filter(|&&size| modes.is_none_or(|modes| is_used(modes, size, &sizes)))

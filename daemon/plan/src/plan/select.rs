@@ -131,24 +131,29 @@ impl Table {
     fn made(&self, table: usize) -> Result<SelectTable, TableError> {
         let made = match (self.bin_ns, self.wishes.is_empty(), &self.prices[..]) {
             (Some(bin_ns), _, []) => {
-                let bins = self.wishes.first().map_or(0, Vec::len);
-                if let Some(row) = self.wishes.iter().position(|row| row.len() != bins) {
-                    return Err(TableError::Row { table, row, found: self.wishes[row].len(), bins });
-                }
+                let odd = |(row, found, bins)| TableError::Row { table, row, found, bins };
+                let bins = columns(&self.wishes).map_err(odd)?;
                 let bin = Span::from_nanos(bin_ns);
                 let made = SelectTable::new(self.rate_per_s, bin, bins, self.wishes.concat());
                 made.map(|made| made.in_manner(self.manner.into()))
             }
-            (None, true, [first, ..]) => {
-                let frees = first.len();
-                if let Some(row) = self.prices.iter().position(|row| row.len() != frees) {
-                    return Err(TableError::PriceRow { table, row, found: self.prices[row].len(), frees });
-                }
+            (None, true, [_, ..]) => {
+                let odd = |(row, found, frees)| TableError::PriceRow { table, row, found, frees };
+                let frees = columns(&self.prices).map_err(odd)?;
                 SelectTable::of_prices(self.rate_per_s, frees, self.prices.concat())
             }
             _ => return Err(TableError::Cells { table }),
         };
         made.map_err(|source| TableError::Table { table, source })
+    }
+}
+
+/// How long each row is; or the number of one that is not as long as the first, how long it is, and how long that.
+fn columns<T>(rows: &[Vec<T>]) -> Result<usize, (usize, usize, usize)> {
+    let first = rows.first().map_or(0, Vec::len);
+    match rows.iter().position(|row| row.len() != first) {
+        Some(row) => Err((row, rows[row].len(), first)),
+        None => Ok(first),
     }
 }
 

@@ -62,17 +62,12 @@ pub(super) fn missing(backend: &Backend, library: &Library, reason: &str) -> Eng
     }
 }
 
-/// What there is to know of how a session runs a model.
-pub(super) struct Checked {
-    /// Whether it makes plans for the shape that it met last, and for another one anew.
-    pub(super) plans_for_one_shape: bool,
-}
-
-/// Checks that the engine's own provider runs the model, and says which nodes another one runs.
+/// Checks that the engine's own provider runs the model, and says which nodes another one runs. Whether the session makes plans for the
+/// shape that it met last, and anew for another one.
 ///
 /// # Errors
 /// [`EngineError::Elsewhere`] if it runs none.
-pub(super) fn check(backend: &Backend, spec: &ModelSpec, session: &Session) -> Result<Checked, EngineError> {
+pub(super) fn check(backend: &Backend, spec: &ModelSpec, session: &Session) -> Result<bool, EngineError> {
     let own: &[&str] = match backend.kind {
         EngineKind::OrtCuda => &[CUDA_PROVIDER],
         EngineKind::OrtTensorrt => &["TensorrtExecutionProvider", CUDA_PROVIDER],
@@ -93,7 +88,7 @@ pub(super) fn check(backend: &Backend, spec: &ModelSpec, session: &Session) -> R
     let provider = elsewhere.first().map(|(provider, _)| provider.clone()).unwrap_or_default();
     let operators = elsewhere.into_iter().map(|(_, operator)| operator).collect();
     placement::told(spec, backend.kind, total, &provider, operators)?;
-    Ok(Checked { plans_for_one_shape })
+    Ok(plans_for_one_shape)
 }
 
 #[cfg(test)]
