@@ -1,6 +1,7 @@
 //! Experiments on clusters: what is recorded comes, what comes out is told over time, and what is none is refused.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use super::super::{Data, Experiment, ExperimentError, Quantity};
 
@@ -37,16 +38,21 @@ over-time = true
 at = { x = 1 }
 "#;
 
-/// A folder with what was recorded.
+/// A folder with what was recorded, written once, for tests that run beside each other read it.
 fn data() -> Data {
-    let folder: PathBuf = std::env::temp_dir().join(format!("weir-cluster-{}", std::process::id()));
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(recorded);
+    Data(Some(FOLDER.clone()))
+}
+
+fn recorded() -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("weir-cluster-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let mut text = "trace,service,second,count\nb,cars,0,999\n".to_owned();
     for second in 0..20 {
         text += &format!("a,cars,{second},{}\na,faces,{second},10\n", 20 + 10 * (second % 3));
     }
     std::fs::write(folder.join("counts.csv"), text).expect("written");
-    Data(Some(folder))
+    folder
 }
 
 fn parse(text: &str) -> Result<Experiment, ExperimentError> {
