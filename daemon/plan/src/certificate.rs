@@ -19,8 +19,8 @@ use serde_json::Value;
 use crate::config::{Config, DeviceConfig, ModelChoice, Select, ServiceConfig};
 use crate::models::{Timed, reach_engines, resolve_models, running};
 use crate::plan::{
-    DevicePlan, Plan, PlanError, ServicePlan, VariantPlan, kind_sizes, planned_problem, refused_problem,
-    workers_of,
+    DevicePlan, Plan, PlanError, ServicePlan, VariantPlan, kind_sizes, pipeline_identity, planned_problem,
+    refused_problem, workers_of,
 };
 use crate::problem::{problem, problem_of_device, reserved};
 use crate::profile::{Fingerprint, Profile};
@@ -71,7 +71,7 @@ pub fn certificate(config: &Config, refuters: Refuters) -> anyhow::Result<Certif
         }
     }
     for (service, specs) in config.services.iter().zip(&models) {
-        if !service.stages.is_empty() {
+        if service.is_staged() {
             pipelines.push(staged::claim(service, specs, &profile)?);
         } else if service.share.is_none() {
             claims.push(match ServicePlan::compute(service, specs.clone(), &profile) {
@@ -385,6 +385,11 @@ fn device_claim(
     };
     let mut told_of = Vec::new();
     for (service, specs) in config.services.iter().zip(models).filter(|(service, _)| service.is_on(index)) {
+        if service.is_fused() {
+            let (spec, digest) = pipeline_identity(service, specs, profile)?;
+            told_of.push(told(service, &spec, digest));
+            continue;
+        }
         let digest =
             |spec: &ModelSpec| anyhow::Ok(profile.timed(&Timed::by(service, spec), service.engine)?.digest());
         let mut told = told(service, &specs[0], digest(&specs[0])?);

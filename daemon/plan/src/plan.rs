@@ -3,6 +3,7 @@
 mod absorb;
 mod device;
 mod error;
+mod fused;
 mod kinds;
 mod measured;
 mod merit;
@@ -22,21 +23,24 @@ use std::sync::Arc;
 use planner::certificate::Contingency;
 use planner::certify::contingencies;
 use rt_core::{
-    Admission, ArrivalCurve, Fallbacks, LoadMonitor, Net, Selector, Shield, ShieldError, Span, StreamSpec,
-    System, Workers,
+    Admission, ArrivalCurve, Fallbacks, LatencyProfile, LoadMonitor, Net, Selector, Shield, ShieldError,
+    Span, StreamSpec, System, Workers,
 };
 
 use crate::config::{Config, ServiceConfig, Tolerance};
-use crate::models::{Timed, reach_engines, resolve_models};
+use crate::models::{Reply, Timed, reach_engines, resolve_models};
 use crate::problem::{problem, reserved};
 use crate::profile::{Entry, Fingerprint, Profile, Work};
 use weir_engine::{EngineKind, ModelSpec};
 
 pub use device::{DevicePlan, Searching, Share, planned_problem, refused_problem};
 pub use error::PlanError;
+pub use fused::FusedPlan;
 pub use kinds::{KindPlan, sizes as kind_sizes};
 pub use measured::Proposal;
-pub use pipeline::{Carried, PipelinePlan, StagePlan, stage_entries, stage_sizes};
+pub use pipeline::{
+    Carried, PipelinePlan, StagePlan, identity as pipeline_identity, stage_entries, stage_sizes,
+};
 use rate::densest;
 pub use rate::{Counts, RatePlan};
 pub use select::{TableError, check_tables, inputs, inputs_sha256};
@@ -93,8 +97,10 @@ pub struct ServicePlan {
     pub rate: Option<RatePlan>,
     /// The kinds of its workers, if there are several.
     pub kinds: Vec<KindPlan>,
-    /// Its stages, if it is a pipeline.
+    /// Its stages, if it is a pipeline and they have workers of their own.
     pub pipeline: Option<Box<PipelinePlan>>,
+    /// Or if it is one on a device.
+    pub fused: Option<Box<FusedPlan>>,
 }
 
 impl Plan {
@@ -132,7 +138,8 @@ impl Plan {
         let mut services = Vec::with_capacity(models.len());
         for ((service, specs), part) in config.services.iter().zip(models).zip(devices) {
             let plan = match part {
-                _ if !service.stages.is_empty() => ServicePlan::of_pipeline(service, &specs, profile),
+                _ if service.is_staged() => ServicePlan::of_pipeline(service, &specs, profile),
+                Some(part) if service.is_fused() => ServicePlan::fused(service, &specs, profile, part),
                 Some(part) => ServicePlan::on_device(service, specs, profile, part),
                 // Why is said of its device.
                 None if service.share.is_some() => continue,
@@ -293,6 +300,7 @@ impl ServicePlan {
             rate,
             kinds: Vec::new(),
             pipeline: None,
+            fused: None,
         })
     }
 
@@ -379,9 +387,21 @@ impl ServicePlan {
 
     /// What runs models: the service itself, each kind of its workers, or each stage of a pipeline.
     pub fn running(&self) -> impl Iterator<Item = &Self> {
-        let own = (self.pipeline.is_none() && self.kinds.is_empty()).then_some(self);
-        let stages = self.pipeline.iter().flat_map(|all| &all.stages).map(|stage| &stage.runs);
+        let own = (self.stages().is_empty() && self.kinds.is_empty()).then_some(self);
+        let stages = self.stages().iter().map(|stage| &stage.runs);
         own.into_iter().chain(self.kinds.iter().map(|kind| &kind.runs)).chain(stages)
+    }
+
+    /// The stages of a pipeline; none of a service with one model.
+    pub fn stages(&self) -> &[StagePlan] {
+        let fused = self.fused.as_ref().map_or(&[][..], |fused| &fused.stages);
+        self.pipeline.as_ref().map_or(fused, |pipeline| &pipeline.stages)
+    }
+
+    /// How the results of the stages of a pipeline become its answer.
+    pub fn reply(&self) -> Option<&Reply> {
+        let fused = self.fused.as_ref().map(|fused| &fused.reply);
+        self.pipeline.as_ref().map(|pipeline| &pipeline.reply).or(fused)
     }
 
     /// All workers: those of a pipeline are numbered stage by stage, those of several kinds kind by kind.
@@ -487,7 +507,11 @@ impl ServicePlan {
 /// # Errors
 /// If the profile does not go as far as the batch size that is configured.
 pub fn workers_of(config: &ServiceConfig, entry: &Entry) -> Result<Vec<Workers>, PlanError> {
-    let profile = times_of(config, entry)?;
+    sizes_of(config, times_of(config, entry)?)
+}
+
+/// The same of what all batches take.
+fn sizes_of(config: &ServiceConfig, profile: LatencyProfile) -> Result<Vec<Workers>, PlanError> {
     let profiled = profile.max_batch();
     if let Some(batch) = config.batch.filter(|&batch| batch > profiled) {
         return Err(PlanError::Batch { service: config.name.clone(), batch, profiled });

@@ -1,6 +1,7 @@
 //! A plan for people, line by line, and as JSON: what can be promised, and why.
 
 mod classes;
+mod fused;
 mod kinds;
 mod ladder;
 mod pipeline;
@@ -148,6 +149,7 @@ fn print_service(plan: &ServicePlan) {
             plan.capacity()
         );
     }
+    fused::print(plan);
     if !config.background {
         say!("  closed (background = false): nothing is served that no stream declared");
     }
@@ -356,6 +358,7 @@ pub fn service_json(plan: &ServicePlan) -> Value {
         "fallback": ladder::fallback_json(plan),
         "workers": plan.worker_count(),
         "kinds": kinds::json(plan),
+        "stages": fused::json(plan),
         "batch": workers.batch,
         "batch_time_ns": workers.batch_time().as_nanos(),
         "max_batch": plan.max_batch(),

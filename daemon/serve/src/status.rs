@@ -105,15 +105,19 @@ pub fn kinds(service: &Service) -> Vec<Kind> {
 
 /// Those of a pipeline.
 pub fn stages(service: &Service) -> Vec<Stage> {
-    let Some(pipeline) = &service.plan.pipeline else { return Vec::new() };
+    let (stages, shared) = (service.plan.stages(), service.plan.fused.is_some());
     let mut workers = service.view().workers();
     let mut results = service.results();
     let stage = |(stage, waiting): (&StagePlan, usize)| {
         let results = results.next().into_iter().flatten();
         let variants = stage.runs.variants.iter().zip(results).map(variant).collect();
         let (config, runs) = (&stage.config, stage.runs.workers());
-        let parents = || config.after.iter().map(|parent| pipeline.stages[parent].config.runs.name.clone());
-        let alive = workers.by_ref().take(runs.count).filter(|&does| does != WorkerView::Lost).count();
+        let parents = || config.after.iter().map(|parent| stages[parent].config.runs.name.clone());
+        let alive = match shared {
+            // The device's, which run all stages.
+            true => service.view().workers_alive(),
+            false => workers.by_ref().take(runs.count).filter(|&does| does != WorkerView::Lost).count(),
+        };
         Stage {
             name: config.runs.name.clone(),
             model: stage.runs.spec.name.clone(),
@@ -129,7 +133,9 @@ pub fn stages(service: &Service) -> Vec<Stage> {
             variants,
         }
     };
-    pipeline.stages.iter().zip(service.view().waiting_at_stages()).map(stage).collect()
+    // Nothing waits between stages that one batch runs.
+    let waiting = service.view().waiting_at_stages().chain(std::iter::repeat(0));
+    stages.iter().zip(waiting).map(stage).collect()
 }
 
 fn tensor(spec: &TensorSpec) -> Tensor {

@@ -122,14 +122,9 @@ impl Scheduler {
     }
 
     /// A result of a request of `stream` became `seen` requests of stage `stage`, of at most `limit`: those beyond are dropped, so
-    /// nobody else is harmed.
-    pub(crate) fn fanned_out(
-        &mut self,
-        now: Instant,
-        stream: StreamId,
-        stage: usize,
-        (limit, seen): (u64, u64),
-    ) {
+    /// nobody else is harmed. To be told of a service whose batches run all stages of a pipeline; a
+    /// [`crate::pipeline::PipelineScheduler`] sees it by itself.
+    pub fn fanned_out(&mut self, now: Instant, stream: StreamId, stage: usize, (limit, seen): (u64, u64)) {
         let evidence = Evidence { limit, seen, window: stage as u64, stream: Some(stream) };
         self.suspend(now, stream, Cause::FanOutExcess, evidence, now);
     }

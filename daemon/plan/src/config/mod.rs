@@ -423,6 +423,16 @@ impl ServiceConfig {
         self.running().map(|runs| runs.candidates.as_ref()?.placed.clone()).collect()
     }
 
+    /// Whether it is a pipeline whose stages have workers of their own.
+    pub fn is_staged(&self) -> bool {
+        !self.stages.is_empty() && self.share.is_none()
+    }
+
+    /// Whether it is a pipeline on a device: each batch runs all stages there, on one worker.
+    pub fn is_fused(&self) -> bool {
+        !self.stages.is_empty() && self.share.is_some()
+    }
+
     /// Whether it shares that device, by its place in [`Config::devices`].
     pub fn is_on(&self, device: usize) -> bool {
         self.share.is_some_and(|share| share.device == device)

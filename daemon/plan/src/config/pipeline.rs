@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use rt_core::MAX_WORKERS;
 use rt_core::pipeline::{MAX_FAN_OUT, MAX_STAGES, Parents};
+use rt_core::{MAX_WORKERS, Span};
 use toml::Value;
-use weir_engine::EngineKind;
 use weir_engine::adapter::AdapterConfig;
+use weir_engine::{EngineKind, Isolation};
 
 use super::check::{ABSENT, Check, Refused, all, shown};
 use super::service::{Beside, Runs};
@@ -54,8 +54,14 @@ impl Check<'_> {
         let count = self.number(&format!("{at}.stage (how many)"), count, 1, MAX_STAGES as u64);
         let stages: Vec<String> = raw.stage.iter().map(|stage| stage.name.clone()).collect();
         let tree = self.tree(at, &raw.stage);
-        let record = self.record(at, raw.record.take(), raw.record_limit);
-        let workers = raw.workers.filter(|_| matches!(worth, Ok(None)));
+        // Said with its turn, its weight and what is the device's, even if it names none.
+        let place = self.place(at, &raw.on_device(), beside.0);
+        let device = raw.device.take().filter(|_| place.is_ok());
+        let record = match &device {
+            None => self.record(at, raw.record.take(), raw.record_limit),
+            Some(_) => Ok(None),
+        };
+        let workers = raw.workers.filter(|_| matches!(worth, Ok(None)) && device.is_none());
         let open = self.open(at, workers, &mut raw.stage);
         let answers = self.answers(at, raw.answer.as_deref(), &stages, tree.as_deref().ok());
         let mut names = HashSet::new();
@@ -76,7 +82,11 @@ impl Check<'_> {
                 }
                 _ => Ok(()),
             };
-            let mut stage = stage.runs();
+            let mut stage = stage.runs(device.clone());
+            if device.is_some() && stage.models.is_some() {
+                let reason = "is not possible on a device that the pipeline names: name one model";
+                return Err(self.refuse(&format!("{at}.models"), "(present)", reason));
+            }
             let candidates = self.choosable(&at, &mut stage, placement)?;
             let candidates = self.of_its_own(&at, candidates, &stage.classes, placement)?;
             if stage.engine == EngineKind::Oip {
@@ -85,8 +95,9 @@ impl Check<'_> {
             }
             let runs = self.runs(&at, stage, beside)?;
             once.and(named.and(refused))?;
-            if (several || candidates.is_some()) && !runs.model.is_single() {
+            if (several || candidates.is_some() || device.is_some()) && !runs.model.is_single() {
                 let reason = match several {
+                    _ if device.is_some() => "is not possible on a device, where each batch runs all stages: remove it",
                     true => "is not possible where a stage has several parents or is a join: no choice is known there that \
                              puts no promise at risk",
                     false => "is not possible at a stage that is placed, which has one model: remove it",
@@ -106,7 +117,7 @@ impl Check<'_> {
         refused.and(count)?;
         queue?;
         let ((tree, answers), (runs, promise)) = ((tree?, answers?), (runs?, promise?));
-        let ((record, workers), worth) = ((record?, open?), worth?);
+        let ((record, workers), (worth, place)) = ((record?, open?), (worth?, place?));
         let placement = placement.ok().and_then(Option::as_ref);
         let stage = |(((name, at, runs, adapter, candidates), branch), answers): ((Run, _), _)| {
             let Branch { after, fan_out, mean, .. } = branch;
@@ -120,10 +131,22 @@ impl Check<'_> {
             StageConfig { runs, after, fan_out, mean, adapter, answers, open: false }
         };
         let stages = runs.into_iter().zip(tree).zip(answers).map(stage).zip(workers);
-        let stages: Vec<_> = stages.map(|(stage, open)| StageConfig { open, ..stage }).collect();
+        let mut stages: Vec<_> = stages.map(|(stage, open)| StageConfig { open, ..stage }).collect();
+        if place.share.is_some() {
+            on_one_worker(&mut stages);
+        }
         let first = stages.first().ok_or(Refused)?.runs.clone();
+        let record = record.or(place.record);
         // What is chosen is said of each stage.
-        Ok(ServiceConfig { name, at: at.to_owned(), record, stages, candidates: None, ..first })
+        Ok(ServiceConfig {
+            name,
+            at: at.to_owned(),
+            share: place.share,
+            record,
+            stages,
+            candidates: None,
+            ..first
+        })
     }
 
     /// Of which stages the plan chooses the workers: those that state none where `all` says how many they have together. These
@@ -318,6 +341,17 @@ impl Check<'_> {
             Err(self.refuse(&format!("{at}.{name}"), &value.to_string(), reason))
         }))
         .map(drop)
+    }
+}
+
+/// Stages that one worker runs for each batch: it is woken once, and one process has all of their models if any needs one.
+fn on_one_worker(stages: &mut [StageConfig]) {
+    let process = stages.iter().any(|stage| stage.runs.isolation == Isolation::Process);
+    for stage in stages.iter_mut().filter(|_| process) {
+        stage.runs.isolation = Isolation::Process;
+    }
+    for stage in stages.iter_mut().skip(1) {
+        stage.runs.handover = Span::ZERO;
     }
 }
 

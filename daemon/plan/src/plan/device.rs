@@ -46,9 +46,9 @@ pub struct Share {
 
 /// What is decided of one service of a device.
 pub(super) struct Part {
-    share: Share,
-    workers: Workers,
-    rate: Option<RatePlan>,
+    pub(super) share: Share,
+    pub(super) workers: Workers,
+    pub(super) rate: Option<RatePlan>,
 }
 
 impl DevicePlan {

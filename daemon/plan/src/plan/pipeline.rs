@@ -11,7 +11,7 @@ use crate::config::StageConfig;
 use crate::models::{Descent, Reply, Way};
 
 pub use carried::Carried;
-pub use compute::{stage_entries, stage_sizes};
+pub use compute::{identity, stage_entries, stage_sizes};
 
 /// What a pipeline has that a service with one model has not. Of the [`ServicePlan`] that it belongs to, `spec` takes the first
 /// stage's request and gives the pipeline's answer, and `system` is that of the first stage.
@@ -117,17 +117,18 @@ impl PipelinePlan {
         }
         (0, worker)
     }
+}
 
-    /// The stage of whose result a request of `stage` was made, by what it was made `of`; none of the first and of a join.
-    pub fn parent_of(&self, stage: usize, of: Descent) -> Option<usize> {
-        let after = self.stages[stage].config.after;
+impl StagePlan {
+    /// The stage of whose result a request of this one was made, by what it was made `of`; none of the first and of a join.
+    pub fn parent_of(&self, of: Descent) -> Option<usize> {
+        let after = self.config.after;
         (!after.is_join() && after.has(of.stage as usize)).then_some(of.stage as usize)
     }
 
-    /// The stages that take each result of `stage`, by a way on which it is the last: no joins.
-    pub fn children(&self, stage: usize) -> impl Iterator<Item = (usize, &Way)> {
-        let way =
-            move |child: &'_ StagePlan| child.ways.iter().position(|way| way.path.last() == Some(&stage));
-        self.stages.iter().enumerate().filter_map(move |(i, child)| Some((i, &child.ways[way(child)?])))
+    /// The stages among `all` that take each result of number `stage`, by a way on which it is the last: no joins.
+    pub fn children(all: &[Self], stage: usize) -> impl Iterator<Item = (usize, &Way)> {
+        let way = move |child: &Self| child.ways.iter().position(|way| way.path.last() == Some(&stage));
+        all.iter().enumerate().filter_map(move |(i, child)| Some((i, &child.ways[way(child)?])))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use rt_core::{Instant, MAX_BATCH, Ran, Span, Stalls, WorkerId};
+use rt_core::{Instant, MAX_BATCH, Ran, Span, WorkerId};
 
 use super::stage::Scratch;
 use super::staged::Found;
@@ -10,10 +10,10 @@ use super::worker::Part;
 use super::{Effects, REQUEST, Service};
 use tracing::{error, trace, trace_span};
 use weir_engine::{
-    Backend, Buffers, Engine, EngineError, Files, Isolation, Place, Runner, SimulatedTime, Task, isolate,
-    load_from, longest_silence,
+    Buffers, Engine, EngineError, Files, Isolation, Place, Runner, Task, isolate, load_from, longest_silence,
 };
 use weir_os::clock;
+use weir_plan::config::ServiceConfig;
 use weir_plan::plan::{ServicePlan, VariantPlan};
 
 /// Who has run for so long is warm.
@@ -21,15 +21,18 @@ const LONG_WARM_UP: Span = Span::from_millis(500);
 
 /// The variants of one worker, used by whichever thread runs its batch.
 pub(crate) struct Executor {
+    /// One for each variant, or for each stage if each batch runs all of them.
     pub(super) runners: Vec<Box<dyn Runner>>,
     parts: Vec<Part>,
     pub(super) scratch: Scratch,
+    /// Of each stage, the requests of the batch there, if each batch runs all stages.
+    pub(super) at_stages: Vec<Vec<Part>>,
     /// Why there is nothing to run, if nothing could be loaded.
     absent: Option<EngineError>,
 }
 
 impl Executor {
-    /// Loads the model of the service, or of the pipeline's stage, in all variants that may run, for that worker; what is among `files` is not read again. A
+    /// Loads the model of the service, or of the pipeline's stage, in all variants that may run, or of all stages that a batch runs, for that worker; what is among `files` is not read again. A
     /// process of theirs reads its own, and ends with the calling thread at the latest.
     ///
     /// # Errors
@@ -41,15 +44,7 @@ impl Executor {
         files: &mut Files,
     ) -> Result<Self, EngineError> {
         let (plan, worker) = plan.on_worker(worker);
-        let variants = plan.running_variants();
-        let backend = plan.config.backend(worker);
-        let times = |v| plan.config.model.simulated_times(v);
-        let stalls = plan.config.stalls;
-        let tasks: Vec<_> = variants
-            .iter()
-            .enumerate()
-            .map(|(v, variant)| task(variant, backend, times(v), stalls))
-            .collect();
+        let tasks: Vec<_> = loaded(plan).map(|of| task(of, worker)).collect();
         let runners = match plan.config.isolation {
             Isolation::Thread => {
                 tasks.iter().map(|t| load_from(files, t.engine, t.spec, t.max_batch)).collect()
@@ -57,7 +52,7 @@ impl Executor {
             Isolation::Process => isolate(&tasks, place),
         };
         let runners: Vec<_> = runners?;
-        for (runner, variant) in runners.iter().zip(variants) {
+        for (runner, (_, _, variant)) in runners.iter().zip(loaded(plan)) {
             check_endpoint(&**runner, variant)?;
         }
         Ok(Self::of(runners))
@@ -74,7 +69,9 @@ impl Executor {
     }
 
     fn of(runners: Vec<Box<dyn Runner>>) -> Self {
-        Self { runners, parts: Vec::with_capacity(MAX_BATCH), scratch: Scratch::default(), absent: None }
+        let at_stages = runners.iter().map(|_| Vec::new()).collect();
+        let parts = Vec::with_capacity(MAX_BATCH);
+        Self { runners, parts, scratch: Scratch::default(), at_stages, absent: None }
     }
 
     /// Runs each batch size of each variant on zeros, twice unless that takes long, so that the first request finds pages and caches in
@@ -88,7 +85,7 @@ impl Executor {
             return Err(error);
         }
         let (plan, _) = plan.on_worker(worker);
-        for (runner, variant) in self.runners.iter_mut().zip(&plan.variants) {
+        for (runner, (_, _, variant)) in self.runners.iter_mut().zip(loaded(plan)) {
             let (largest, started) = (variant.times.max_batch(), clock::now());
             for size in (1..=largest).chain(1..=largest) {
                 if size == 1 && clock::now().since(started) > LONG_WARM_UP {
@@ -136,6 +133,9 @@ impl Executor {
         let started = clock::now();
         if let Some(pipeline) = &service.plan.pipeline {
             return self.run_stage(service, (pipeline, variant), (id, started), parts, effects);
+        }
+        if let Some(fused) = &service.plan.fused {
+            return self.run_all_stages(service, fused, (id, started), parts, (effects, leave));
         }
         let runner = &mut self.runners[variant];
         for (index, token) in tokens().enumerate() {
@@ -226,19 +226,27 @@ fn check_endpoint(runner: &dyn Runner, variant: &VariantPlan) -> Result<(), Engi
     }
 }
 
+/// What a worker of a service, or of a pipeline's stage, loads: its variants that may run, or the base of each stage if each batch runs
+/// all of them. With what is configured of it, and its number among the variants of that.
+fn loaded(plan: &ServicePlan) -> impl Iterator<Item = (&ServiceConfig, usize, &VariantPlan)> {
+    let stages = plan.fused.iter().flat_map(|fused| &fused.stages).map(|stage| &stage.runs);
+    let stages = stages.map(|runs| (&runs.config, 0, &runs.variants[0]));
+    let variants = if plan.fused.is_some() { &[][..] } else { plan.running_variants() };
+    let variants = variants.iter().enumerate();
+    stages.chain(variants.map(|(number, variant)| (&plan.config, number, variant)))
+}
+
 fn task<'a>(
-    variant: &'a VariantPlan,
-    backend: &'a Backend,
-    simulated: Option<&'a [SimulatedTime]>,
-    stalls: Option<Stalls>,
+    (config, number, variant): (&'a ServiceConfig, usize, &'a VariantPlan),
+    worker: WorkerId,
 ) -> Task<'a> {
     let sizes = 1..=variant.times.max_batch();
     // Who stands still as declared is not lost.
-    let stalled = stalls.map_or(Span::ZERO, |stalls| stalls.lost());
+    let stalled = config.stalls.map_or(Span::ZERO, |stalls| stalls.lost());
     Task {
-        engine: match simulated {
+        engine: match config.model.simulated_times(number) {
             Some(times) => Engine::Simulated { times },
-            None => Engine::Real { backend, modes: Some(&variant.modes) },
+            None => Engine::Real { backend: config.backend(worker), modes: Some(&variant.modes) },
         },
         spec: &variant.spec,
         max_batch: variant.times.max_batch(),

@@ -43,6 +43,17 @@ pub struct StageResults {
     pub packed: Vec<u8>,
 }
 
+impl StageResults {
+    /// Keeps the result of the request of that number.
+    pub(super) fn put(&mut self, number: usize, result: &[u8]) {
+        let (from, to) = (number * result.len(), (number + 1) * result.len());
+        if self.packed.len() < to {
+            self.packed.resize(to, 0);
+        }
+        self.packed[from..to].copy_from_slice(result);
+    }
+}
+
 /// The token of a request that nobody waits for.
 pub(super) const NOBODY: u64 = u64::MAX;
 

@@ -15,13 +15,14 @@ use super::{Effects, REQUEST, Service};
 use weir_engine::adapter::{Given, Results as All, Step};
 use weir_engine::{Buffers, packed_len};
 use weir_os::clock;
-use weir_plan::models::{Descent, Results, Way};
-use weir_plan::plan::PipelinePlan;
+use weir_plan::models::{Descent, Reply, Results, Way};
+use weir_plan::plan::{PipelinePlan, StagePlan};
 
 /// What a worker of a pipeline reuses from batch to batch.
 #[derive(Default)]
 pub(super) struct Scratch {
-    result: Vec<u8>,
+    pub(super) result: Vec<u8>,
+    pub(super) rows: Vec<u32>,
     found: Found,
     /// Of each stage which of its results is first, second, …, and what place each has.
     order: Vec<Vec<u16>>,
@@ -43,12 +44,12 @@ impl Executor {
         let (runner, scratch) = (&mut self.runners[variant], &mut self.scratch);
         for (place, part) in parts.iter().enumerate() {
             if let Some(mut slot) = service.slots.get_if_taken(part.token) {
-                lay(pipeline, stage, (part, &mut slot), scratch, (runner.buffers(), place));
+                lay(&pipeline.stages, stage, (part, &mut slot), scratch, (runner.buffers(), place));
             }
         }
         let name = &pipeline.stages[stage].config.runs.name;
         let whose = format_args!("service {}: stage {name}: worker {id}", service.name());
-        scratch.found.begin(pipeline.children(stage).map(|(child, _)| child));
+        scratch.found.begin(StagePlan::children(&pipeline.stages, stage).map(|(child, _)| child));
         let (ended, failed_after) = run_caught(&mut **runner, parts.len(), whose, started);
         let ran = match ended {
             Ended::Done => {
@@ -82,8 +83,8 @@ impl Executor {
 }
 
 /// Makes the request of a source at `stage`, at a place of the batch.
-fn lay(
-    pipeline: &PipelinePlan,
+pub(super) fn lay(
+    stages: &[StagePlan],
     stage: usize,
     (part, slot): (&Part, &mut Slot),
     scratch: &mut Scratch,
@@ -91,7 +92,7 @@ fn lay(
 ) {
     let Slot { input, results, .. } = slot;
     if stage == 0 {
-        results.resize_with(pipeline.stages.len(), StageResults::default);
+        results.resize_with(stages.len(), StageResults::default);
         for of in results.iter_mut() {
             of.origins.clear();
             of.packed.clear();
@@ -106,9 +107,9 @@ fn lay(
     let (mut path, mut steps): (Few<usize, MAX_STAGES>, Few<Step<'_>, MAX_STAGES>) = (Few::new(), Few::new());
     // From the parent up to the first, or to a join.
     let (mut here, mut origin) = (stage, part.of);
-    while let Some(parent) = pipeline.parent_of(here, origin) {
+    while let Some(parent) = stages[here].parent_of(origin) {
         let (number, row) = (origin.parent as usize, origin.row);
-        let each = packed_len(pipeline.stages[parent].runs.spec.answer());
+        let each = packed_len(stages[parent].runs.spec.answer());
         let Some(answer) = results[parent].packed.get(number * each..(number + 1) * each) else { return };
         if path.push(parent).and(steps.push(Step { answer, row }).map_err(|_| parent)).is_err() {
             return;
@@ -120,7 +121,7 @@ fn lay(
     }
     path.reverse();
     steps.reverse();
-    let Some(way) = pipeline.stages[stage].ways.iter().find(|way| way.path == *path) else { return };
+    let Some(way) = stages[stage].ways.iter().find(|way| way.path == *path) else { return };
     scratch.put_in_order(way, results);
     let all =
         way.above.iter().map(|&above| All { packed: &results[above].packed, order: &scratch.order[above] });
@@ -164,9 +165,9 @@ fn keep(
 ) {
     let Scratch { result, found, .. } = scratch;
     let Some(mut slot) = service.slots.get_if_taken(part.token) else {
-        return pipeline.children(stage).for_each(|_| found.add(|_| 0));
+        return StagePlan::children(&pipeline.stages, stage).for_each(|_| found.add(|_| 0));
     };
-    for (_, child) in pipeline.children(stage) {
+    for (_, child) in StagePlan::children(&pipeline.stages, stage) {
         found.add(|rows| child.adapter.select(result, rows));
     }
     if stage == 0 {
@@ -174,22 +175,18 @@ fn keep(
     }
     // What comes last says how long all of it took.
     slot.run_ns = clock::now().as_nanos().saturating_sub(slot.started_ns);
-    let from = part.index as usize * result.len();
     if let Some(of) = slot.results.get_mut(stage) {
-        if of.packed.len() < from + result.len() {
-            of.packed.resize(from + result.len(), 0);
-        }
-        of.packed[from..][..result.len()].copy_from_slice(result);
+        of.put(part.index as usize, result);
     }
 }
 
 /// Writes the answer of a source that has ended over what the slot has for it.
-pub(super) fn assemble(pipeline: &PipelinePlan, slot: &mut Slot) {
+pub(super) fn assemble(reply: &Reply, slot: &mut Slot) {
     let Slot { results, output, .. } = slot;
     let of = |stage: usize| {
         results
             .get(stage)
             .map_or_else(Results::default, |of| Results { origins: &of.origins, packed: &of.packed })
     };
-    pipeline.reply.write(of, output);
+    reply.write(of, output);
 }

@@ -24,7 +24,7 @@ use super::worker;
 use crate::out::Audience;
 use weir_engine::{EngineError, EngineKind, Files, Isolation, Place};
 use weir_os::pi_mutex::PiMutex;
-use weir_plan::plan::ServicePlan;
+use weir_plan::plan::{ServicePlan, StagePlan};
 
 /// What waking another thread costs on a slow day: shorter batches are run at once.
 const INLINE_LIMIT: Span = Span::from_micros(50);
@@ -141,8 +141,8 @@ fn runs_inline(plan: &ServicePlan, worker: WorkerId) -> bool {
 
 /// Counters of the results of each stage of a pipeline, by variant.
 fn results(plan: &ServicePlan) -> Vec<Box<[AtomicU64]>> {
-    let stages = plan.pipeline.iter().flat_map(|pipeline| &pipeline.stages);
-    stages.map(|stage| stage.runs.variants.iter().map(|_| AtomicU64::new(0)).collect()).collect()
+    let counters = |stage: &StagePlan| stage.runs.variants.iter().map(|_| AtomicU64::new(0)).collect();
+    plan.stages().iter().map(counters).collect()
 }
 
 /// Requests that a service holds at once: twice what its scheduler does, for answers being written still occupy theirs. As many

@@ -68,8 +68,8 @@ impl Service {
         }
         {
             let mut slot = self.slots.get(token);
-            if let (Some(pipeline), Outcome::Served) = (&self.plan.pipeline, outcome) {
-                stage::assemble(pipeline, &mut slot);
+            if let (Some(reply), Outcome::Served) = (self.plan.reply(), outcome) {
+                stage::assemble(reply, &mut slot);
             }
             let &Origin {
                 frame: id,
@@ -133,11 +133,12 @@ impl Service {
         if cause == Cause::WorkerLost && !self.plan.kinds.is_empty() {
             return self.kinds_that_lack();
         }
-        let place = match &self.plan.pipeline {
-            Some(pipeline) => matches!(cause, Cause::ServiceOverrun | Cause::FanOutExcess)
-                .then(|| pipeline.stages.get(window as usize))
-                .flatten()
-                .map(|stage| format!("stage {}", stage.config.runs.name)),
+        let stages = self.plan.stages();
+        let at_stage =
+            cause == Cause::FanOutExcess || (cause == Cause::ServiceOverrun && self.plan.pipeline.is_some());
+        let place = match stages.get(window as usize).filter(|_| at_stage) {
+            Some(stage) => Some(format!("stage {}", stage.config.runs.name)),
+            None if self.plan.pipeline.is_some() => None,
             None => culprit(cause, window).and_then(|index| self.device.service(index)).map(|service| {
                 match service.index == self.index {
                     true => format!("device {}", self.plan.device_name()),

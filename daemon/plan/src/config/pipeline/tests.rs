@@ -1,5 +1,6 @@
 //! Tests of pipelines as they are configured: what is refused, in which words, and what is left out.
 
+mod fused;
 mod joins;
 mod placed;
 

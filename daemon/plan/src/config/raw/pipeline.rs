@@ -31,6 +31,10 @@ pub(in crate::config) struct Pipeline {
     /// Of all stages together.
     #[serde(deserialize_with = "super::kinds::alike")]
     pub(in crate::config) workers: Option<u64>,
+    /// The device on whose workers each batch runs all stages.
+    pub(in crate::config) device: Option<Value>,
+    turn: Option<u64>,
+    weight: Option<f64>,
     pub(in crate::config) record: Option<PathBuf>,
     pub(in crate::config) record_limit: Option<u64>,
     // What services have, to be told what becomes of it here.
@@ -39,7 +43,6 @@ pub(in crate::config) struct Pipeline {
     batch: Option<Value>,
     class: Option<Value>,
     cores: Option<Value>,
-    device: Option<Value>,
     dispatch: Option<Value>,
     engine: Option<Value>,
     gpu: Option<Value>,
@@ -128,6 +131,9 @@ impl Default for Pipeline {
             demand: None,
             value: None,
             workers: None,
+            device: None,
+            turn: None,
+            weight: None,
             record: None,
             record_limit: None,
             background: None,
@@ -135,7 +141,6 @@ impl Default for Pipeline {
             batch: None,
             class: None,
             cores: None,
-            device: None,
             dispatch: None,
             engine: None,
             gpu: None,
@@ -215,11 +220,8 @@ pub(in crate::config) type Refusal<'a> = (&'static str, &'a Value, &'static str)
 impl Pipeline {
     /// What is said that no pipeline has.
     pub(in crate::config) fn refused(&self) -> impl Iterator<Item = Refusal<'_>> {
-        let Self {
-            background, best_effort, class, device, dispatch, optimise, select, stalls, weights, ..
-        } = self;
-        let never =
-            never([background, best_effort, class, device, dispatch, optimise, select, stalls, weights]);
+        let Self { background, best_effort, class, dispatch, optimise, select, stalls, weights, .. } = self;
+        let never = never([background, best_effort, class, dispatch, optimise, select, stalls, weights]);
         let of_stages = [
             ("batch", &self.batch),
             ("cores", &self.cores),
@@ -234,6 +236,21 @@ impl Pipeline {
             ("variants", &self.variants),
         ];
         never.chain(said(of_stages, OF_STAGES))
+    }
+
+    /// What it says of the device that it names, if it names one, as a service would.
+    pub(in crate::config) fn on_device(&self) -> Service {
+        let (device, turn, weight) = (self.device.clone(), self.turn, self.weight);
+        let of_device = Service { device, turn, weight, ..Service::default() };
+        if of_device.device.is_none() {
+            return of_device;
+        }
+        Service {
+            workers: self.workers.map(super::Staff::Count),
+            record: self.record.clone(),
+            record_limit: self.record_limit,
+            ..of_device
+        }
     }
 
     /// What it says of requests, as a service would.
@@ -256,16 +273,13 @@ impl Pipeline {
 impl Stage {
     /// What is said that no stage has.
     pub(in crate::config) fn refused(&self) -> impl Iterator<Item = Refusal<'_>> {
-        let Self {
-            background, best_effort, class, device, dispatch, optimise, select, stalls, weights, ..
-        } = self;
-        let never =
-            never([background, best_effort, class, device, dispatch, optimise, select, stalls, weights]);
-        let of_devices = [("turn", &self.turn), ("weight", &self.weight)];
+        let Self { background, best_effort, class, dispatch, optimise, select, stalls, weights, .. } = self;
+        let never = never([background, best_effort, class, dispatch, optimise, select, stalls, weights]);
         let of_all = [
             ("answer", &self.answer),
             ("constraints", &self.constraints),
             ("deadline", &self.deadline),
+            ("device", &self.device),
             ("guard", &self.guard),
             ("jitter", &self.jitter),
             ("queue", &self.queue),
@@ -274,14 +288,17 @@ impl Stage {
             ("stream", &self.stream),
             ("streams", &self.streams),
             ("tolerance", &self.tolerance),
+            ("turn", &self.turn),
+            ("weight", &self.weight),
         ];
-        never.chain(said(of_devices, NEVER)).chain(said(of_all, OF_ALL))
+        never.chain(said(of_all, OF_ALL))
     }
 
-    /// What runs its batches, as that of a service.
-    pub(in crate::config) fn runs(self) -> Service {
+    /// What runs its batches, as that of a service: on workers of its own, or on the device of its pipeline.
+    pub(in crate::config) fn runs(self, device: Option<Value>) -> Service {
         Service {
             name: self.name,
+            device,
             engine: self.engine,
             isolation: self.isolation,
             gpu: self.gpu,
@@ -302,18 +319,8 @@ impl Stage {
 }
 
 /// What neither a pipeline nor a stage has, unless it says what is so anyway, in the order of the names.
-fn never(fields: [&Option<Value>; 9]) -> impl Iterator<Item = Refusal<'_>> {
-    let names = [
-        "background",
-        "best-effort",
-        "class",
-        "device",
-        "dispatch",
-        "optimise",
-        "select",
-        "stalls",
-        "weights",
-    ];
+fn never(fields: [&Option<Value>; 8]) -> impl Iterator<Item = Refusal<'_>> {
+    let names = ["background", "best-effort", "class", "dispatch", "optimise", "select", "stalls", "weights"];
     let so_anyway = |name: &str, value: &Value| match name {
         "background" => *value == Value::Boolean(true),
         "best-effort" => value.as_str() == Some("refuse-early"),

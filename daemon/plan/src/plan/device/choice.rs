@@ -9,7 +9,7 @@ use rt_core::sharing::{SharedAdmission, Sharing, SharingError};
 use rt_core::{ArrivalBound, ArrivalCurve, ConstraintSet, Span, StreamSpec, Workers};
 
 use super::super::rate::{busy_period, densest, shortest_period};
-use super::super::{PlanError, RatePlan, workers_of};
+use super::super::{PlanError, RatePlan, fused, workers_of};
 use super::{DevicePlan, Part, Share, members, overfull, waiting};
 use crate::config::{Config, DeviceConfig, ServiceConfig};
 use crate::models::Timed;
@@ -79,10 +79,12 @@ impl<'a> Choice<'a> {
             return Err(PlanError::Memory { device: name.clone(), bytes: model_bytes, limit: *max_memory });
         }
         for place in members(config, device) {
-            let (service, spec) = (&config.services[place], &models[place][0]);
-            let entry = profile.timed(&Timed::by(service, spec), service.engine)?;
+            let (service, specs) = (&config.services[place], &models[place]);
             let latency = service.deadline.saturating_sub(service.guard);
-            let all = workers_of(service, entry)?;
+            let all = match service.is_fused() {
+                true => fused::workers(service, specs, profile)?,
+                false => workers_of(service, profile.timed(&Timed::by(service, &specs[0]), service.engine)?)?,
+            };
             let shortest = all.first().map_or(Span::ZERO, |workers| workers.profile.bound(1));
             // A batch that is late by itself is good for nothing.
             let fits: Vec<_> = all.into_iter().filter(|workers| workers.batch_time() <= latency).collect();

@@ -10,7 +10,7 @@ use super::super::rate::densest;
 use super::super::{PlanError, RatePlan, ServicePlan, workers_of};
 use super::{PipelinePlan, StagePlan, most_within};
 use crate::config::{ReservedStream, ServiceConfig};
-use crate::models::{Staging, Timed, adapters, reply};
+use crate::models::{Reply, Staging, Timed, adapters, reply};
 use crate::problem::{problem_of_pipeline, reserved};
 use crate::profile::{Entry, Profile};
 use weir_engine::{ModelSpec, sha256_hex};
@@ -119,28 +119,30 @@ impl ServicePlan {
             stages.push(StagePlan { config: stage, runs, ways, most: most[i] });
         }
         let reply = reply(config, specs);
+        let plan = Self { rate, ..Self::whole(config, specs, &stages, &reply) };
+        Ok(Self { pipeline: Some(Box::new(PipelinePlan { stages, pipeline, admission, reply })), ..plan })
+    }
+
+    /// What follows for a pipeline as a whole from its stages: with the workers and the times of the first.
+    pub(in crate::plan) fn whole(
+        config: &ServiceConfig,
+        specs: &[ModelSpec],
+        stages: &[StagePlan],
+        reply: &Reply,
+    ) -> Self {
         let first = &stages[0].runs;
-        let identities: Vec<_> = specs.iter().map(ModelSpec::identity).collect();
-        let profiles: Vec<_> = stages.iter().map(|stage| &stage.runs.profile_sha256).collect();
-        let plan = Self {
+        let profiles = stages.iter().map(|stage| stage.runs.profile_sha256.clone());
+        let (spec, profile_sha256) = whole(config, specs, reply, profiles);
+        Self {
             config: config.clone(),
-            spec: ModelSpec {
-                name: config.name.clone(),
-                sha256: sha256_hex(identities.join(" ").as_bytes()),
-                outputs: reply.outputs().to_vec(),
-                accuracy: f64::NAN,
-                accuracy_by_class: Vec::new(),
-                ..first.spec.clone()
-            },
-            profile_sha256: sha256_hex(format!("{profiles:?}").as_bytes()),
+            spec,
+            profile_sha256,
             variants: first.variants[..1].to_vec(),
             selector: None,
             entry: None,
             mismatches: stages.iter().flat_map(|stage| stage.runs.mismatches.clone()).collect(),
-            rate,
             ..first.clone()
-        };
-        Ok(Self { pipeline: Some(Box::new(PipelinePlan { stages, pipeline, admission, reply })), ..plan })
+        }
     }
 
     /// A plan that promises nothing by itself.
@@ -167,9 +169,43 @@ impl ServicePlan {
             rate: None,
             kinds: Vec::new(),
             pipeline: None,
+            fused: None,
         };
         plan.with_variants(specs)
     }
+}
+
+/// What stands for the model of a pipeline, which takes the first stage's request and gives the answer of all, and the hash of what was
+/// measured of the stages.
+fn whole(
+    config: &ServiceConfig,
+    specs: &[ModelSpec],
+    reply: &Reply,
+    profiles: impl Iterator<Item = String>,
+) -> (ModelSpec, String) {
+    let identities: Vec<_> = specs.iter().map(ModelSpec::identity).collect();
+    let spec = ModelSpec {
+        name: config.name.clone(),
+        sha256: sha256_hex(identities.join(" ").as_bytes()),
+        outputs: reply.outputs().to_vec(),
+        accuracy: f64::NAN,
+        accuracy_by_class: Vec::new(),
+        ..specs[0].clone()
+    };
+    (spec, sha256_hex(format!("{:?}", profiles.collect::<Vec<_>>()).as_bytes()))
+}
+
+/// The same of one that has not been planned.
+///
+/// # Errors
+/// If the profile lacks a stage.
+pub fn identity(
+    config: &ServiceConfig,
+    specs: &[ModelSpec],
+    profile: &Profile,
+) -> Result<(ModelSpec, String), PlanError> {
+    let entries = stage_entries(config, specs, profile)?;
+    Ok(whole(config, specs, &reply(config, specs), entries.iter().map(|variants| variants[0].digest())))
 }
 
 impl<'a> Question<'a> {
