@@ -107,7 +107,7 @@ fn step(plans: Vec<ServicePlan>, present: &[Arc<Service>], same_mode: bool) -> R
     for plan in &plans {
         let Some(service) = found(plan) else { continue };
         ensure!(
-            service.plan.pipeline.is_some() == plan.pipeline.is_some(),
+            service.plan.stages().is_empty() == plan.stages().is_empty(),
             "{} becomes a pipeline from the next start on, or is one no longer: that takes a restart",
             service.name()
         );

@@ -115,7 +115,10 @@ fn print_service(plan: &ServicePlan) {
     }
     let (config, workers) = (&plan.config, plan.workers());
     let simulated = if plan.is_simulated() { " SIMULATED" } else { "" };
-    say!("{}: {} on {}{simulated}", config.name, plan.spec.name, config.engines());
+    match &plan.fused {
+        Some(fused) => say!("{}: a pipeline of {} stage(s)", config.name, fused.stages.len()),
+        None => say!("{}: {} on {}{simulated}", config.name, plan.spec.name, config.engines()),
+    }
     say!("  deadline {} less guard δ {} leaves L = {}", config.deadline, config.guard, plan.system.latency);
     if let Some(stalls) = config.stalls {
         let declared =

@@ -15,7 +15,7 @@ use weir_client::{Outcome, SafeModeCause, StreamInfo};
 
 /// A source of four scores goes to `left` as a whole, and to `read` with each that is high enough; `both` takes each of their results,
 /// and `all` a source once, when all of it is done; `last` takes what of that is highest.
-const DIAMOND: &str = r#"
+pub(super) const DIAMOND: &str = r#"
     [[pipeline]]
     name = "meter"
     deadline = "2s"
@@ -73,7 +73,7 @@ const DIAMOND: &str = r#"
 
 /// What of one source came of the ways.
 #[derive(Debug, PartialEq)]
-struct Whole {
+pub(super) struct Whole {
     /// Of each result of `both`: the stage that it was made of, and what it is; in no order.
     both: Vec<(i32, f32)>,
     all: Vec<f32>,
@@ -83,7 +83,7 @@ struct Whole {
 
 impl Whole {
     /// `None` for a miss.
-    fn of(stream: &StreamInfo, outcome: &Outcome) -> Option<Self> {
+    pub(super) fn of(stream: &StreamInfo, outcome: &Outcome) -> Option<Self> {
         let result = outcome.result()?;
         let floats = |index| stream.output_at::<f32>(result, index).expect("an output of f32");
         let numbers = |index| stream.output_at::<i32>(result, index).expect("an output of i32");
@@ -98,7 +98,7 @@ impl Whole {
     }
 
     /// What these scores are to become.
-    fn expected(scores: &[f32; 4]) -> Self {
+    pub(super) fn expected(scores: &[f32; 4]) -> Self {
         let mut high: Vec<f32> = scores.iter().copied().filter(|score| *score >= 0.5).collect();
         high.sort_by(|a, b| b.total_cmp(a));
         high.truncate(3);

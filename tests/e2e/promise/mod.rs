@@ -11,6 +11,7 @@ mod devices;
 mod early;
 mod fallback;
 mod floods;
+mod fused;
 mod joins;
 mod ladder;
 mod learned;

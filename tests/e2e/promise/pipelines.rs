@@ -51,14 +51,14 @@ pub(super) fn meter_of(pipeline: &str, daemon: &str, streams: &str, ms: u64) -> 
 
 /// What one source became: its scores, and of each that was read its row and what was read.
 #[derive(Debug, PartialEq)]
-struct Read {
+pub(super) struct Read {
     scores: Vec<f32>,
     read: Vec<(i32, f32)>,
 }
 
 impl Read {
     /// `None` for a miss.
-    fn of(stream: &StreamInfo, outcome: &Outcome) -> Option<Self> {
+    pub(super) fn of(stream: &StreamInfo, outcome: &Outcome) -> Option<Self> {
         let result = outcome.result()?;
         let floats = |index| stream.output_at::<f32>(result, index).expect("an output of f32");
         let numbers = |index| stream.output_at::<i32>(result, index).expect("an output of i32");
@@ -74,7 +74,7 @@ impl Read {
     }
 
     /// What these scores are to become, the highest first.
-    fn expected(scores: &[f32], most: usize) -> Self {
+    pub(super) fn expected(scores: &[f32], most: usize) -> Self {
         let mut read: Vec<(i32, f32)> =
             (0..).zip(scores.iter().copied()).filter(|(_, s)| *s >= 0.5).collect();
         read.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));

@@ -1,6 +1,6 @@
 //! A reload of pipelines: one that has not changed goes on, others come and go, and one that has changed is taken over.
 
-use crate::harness::{DAEMON, Deployment, best_effort};
+use crate::harness::{DAEMON, Deployment, answers, best_effort};
 use weir_client::Outcome;
 
 /// A pipeline of two stages that repeats what comes.
@@ -79,4 +79,46 @@ fn an_unchanged_pipeline_goes_on_others_come_and_go_and_a_changed_one_is_taken_o
     let refused = daemon.reload_refused();
     assert!(refused.contains("restart"), "{refused}");
     infer(6.0);
+}
+
+#[test]
+fn a_pipeline_on_a_device_is_taken_over_while_its_sources_come_and_each_is_answered_once() {
+    let shared = |name: &str, deadline: &str| {
+        pipeline(name, deadline).replacen("guard = ", "device = \"box\"\n        guard = ", 1)
+    };
+    let config = |pipelines: &[String]| format!("{DAEMON}[[device]]\nname = \"box\"\n{}", pipelines.concat());
+    let place = Deployment::new(config(&[shared("one", "2s"), shared("two", "2s")]));
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    place.set_all_bounds(20);
+    place.configure(config(&[shared("one", "2s")]));
+    let daemon = place.serve();
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("one", "cam")).expect("registered");
+    let mut ids = Vec::new();
+    let mut send = |client: &mut weir_client::Client, count: u16| {
+        for _ in 0..count {
+            let mark = f32::from(ids.len() as u16);
+            ids.push(client.submit(&stream, &[mark; 4]).expect("sent"));
+        }
+    };
+    send(&mut client, 20);
+    daemon.deployment.configure(config(&[shared("one", "3s"), shared("two", "2s")]));
+    daemon.reload_accepted();
+    send(&mut client, 20);
+    for (n, outcome) in answers(&mut client, &ids).iter().enumerate() {
+        let Outcome::Result(result) = outcome else { panic!("{n}: {outcome:?}") };
+        assert_eq!(stream.output_at::<f32>(result, 0).expect("f32"), [n as f32; 4]);
+    }
+    let status = daemon.status();
+    assert_eq!(
+        (&status["services"][0]["served"], &status["services"][0]["deadline_ns"]),
+        (&40.into(), &3_000_000_000_u64.into())
+    );
+    // On workers of their own the stages are somewhere else.
+    daemon.deployment.configure(format!("{DAEMON}{}", pipeline("one", "3s")));
+    let refused = daemon.reload_refused();
+    assert!(
+        refused.contains("service one runs on device box, and on workers of its own from the next start on"),
+        "{refused}"
+    );
 }
