@@ -181,7 +181,7 @@ fn a_pipeline_on_a_device_is_planned_certified_and_insisted_on_as_a_service_of_i
     assert!(outcome.result().is_some(), "{outcome:?}");
     drop(daemon);
     // Another time of a later stage than was certified.
-    place.set_all_bounds(11);
+    place.set_stage_bounds("meter/read", &[11, 11]);
     let text = place.fail(&["serve"]);
     assert!(text.contains("service meter: profile is") && text.contains("weir certify"), "{text}");
 }

@@ -1,7 +1,7 @@
 //! A reload of pipelines: one that has not changed goes on, others come and go, and one that has changed is taken over.
 
 use crate::harness::{DAEMON, Deployment, answers, best_effort};
-use weir_client::Outcome;
+use weir_client::{MissReason, Outcome};
 
 /// A pipeline of two stages that repeats what comes.
 fn pipeline(name: &str, deadline: &str) -> String {
@@ -95,25 +95,31 @@ fn a_pipeline_on_a_device_is_taken_over_while_its_sources_come_and_each_is_answe
     let mut client = daemon.client();
     let stream = client.register(&best_effort("one", "cam")).expect("registered");
     let mut ids = Vec::new();
-    let mut send = |client: &mut weir_client::Client, count: u16| {
+    let mut send = |client: &mut weir_client::blocking::Client, count: u16| {
         for _ in 0..count {
             let mark = f32::from(ids.len() as u16);
             ids.push(client.submit(&stream, &[mark; 4]).expect("sent"));
         }
     };
-    send(&mut client, 20);
+    send(&mut client, 10);
     daemon.deployment.configure(config(&[shared("one", "3s"), shared("two", "2s")]));
     daemon.reload_accepted();
-    send(&mut client, 20);
+    send(&mut client, 10);
+    let mut served = 0;
     for (n, outcome) in answers(&mut client, &ids).iter().enumerate() {
-        let Outcome::Result(result) = outcome else { panic!("{n}: {outcome:?}") };
-        assert_eq!(stream.output_at::<f32>(result, 0).expect("f32"), [n as f32; 4]);
+        match outcome {
+            Outcome::Result(result) => {
+                assert_eq!(stream.output_at::<f32>(result, 0).expect("f32"), [n as f32; 4]);
+                served += 1;
+            }
+            // What nothing is promised for does not wait for who takes over.
+            Outcome::Miss(miss) => assert_eq!(miss.reason, MissReason::Cancelled, "{n}: {miss:?}"),
+        }
     }
+    assert!(served >= 10, "what came behind it at least: {served}");
     let status = daemon.status();
-    assert_eq!(
-        (&status["services"][0]["served"], &status["services"][0]["deadline_ns"]),
-        (&40.into(), &3_000_000_000_u64.into())
-    );
+    let one = &status["services"][0];
+    assert_eq!((&one["served"], &one["deadline_ns"]), (&served.into(), &3_000_000_000_u64.into()));
     // On workers of their own the stages are somewhere else.
     daemon.deployment.configure(format!("{DAEMON}{}", pipeline("one", "3s")));
     let refused = daemon.reload_refused();
