@@ -1,6 +1,6 @@
 //! Which selector is used at which rate: of all that a service can have, what simulation of it says is worth most there.
 
-use rt_core::{LearnedScale, LoadMonitor, Manner, Net, SelectError, SelectTable, Selector};
+use rt_core::{Instant, LearnedScale, LoadMonitor, Manner, Net, SelectError, SelectTable, Selector};
 use virtual_time::Poisson;
 
 use super::trial::{Effort, Trial};
@@ -18,6 +18,11 @@ pub const COMPARED_PARTS: [f64; 9] = [0.15, 0.25, 0.4, 0.55, 0.7, 0.85, 0.95, 1.
 const REQUESTS: usize = 40_000;
 const CHOSEN: u64 = 2;
 const COMPARED: u64 = 3;
+/// What is worth less by no more than this part is as good: of all these the one is chosen that does best in surges.
+const AS_GOOD: f64 = 2e-3;
+/// In a surge so many times as much comes as on average, for this part of each second: the rate is not seen before.
+const SURGE: f64 = 3.0;
+const SURGE_S: f64 = 0.125;
 
 /// Who may select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,7 +92,8 @@ impl Compared {
 
 impl Inputs {
     /// Who selects up to `part` of what the base carries: of the base, the most accurate variant that gives up nothing that waits,
-    /// tables for this load and `net`, if there is one, the one whose answers are worth most. A miss counts as an answer that
+    /// tables for this load and `net`, if there is one, the one whose answers are worth most; of several that are worth as much, who
+    /// does best where as much comes in full batches at once, and now and then, for an eighth of a second, three times as much. A miss counts as an answer that
     /// is worth nothing, and as no more.
     ///
     /// # Errors
@@ -106,28 +112,38 @@ impl Inputs {
         let free = Self { max_miss: 1.0, ..self.clone() };
         let rate_per_s = part * free.capacity_per_s(0);
         let trial = Trial::new(&free, rate_per_s, effort);
-        let planned = |kinds| trial.best(kinds).map(|(table, _)| Some(table));
+        let planned = |kinds| {
+            let mut tables = trial.finalists(kinds)?;
+            let best = tables.iter().map(|(found, _)| found.right()).fold(0.0, f64::max);
+            tables.retain(|(found, _)| found.right() >= best * (1.0 - AS_GOOD));
+            Ok::<_, SelectionError>(tables)
+        };
         let last = (self.variants.len() - 1) as u8;
         let accurate = SelectTable::constant(last).in_manner(Manner::Sparing);
         let learned = SelectTable::constant(0).in_manner(Manner::Learned);
-        let all = [
-            (By::Base, Some(SelectTable::constant(0))),
-            (By::Accurate, Some(accurate)),
-            (By::Tables, planned(Kinds::Wishes)?),
-            (By::Prices, if self.classes.is_empty() { None } else { planned(Kinds::Prices)? }),
-            (By::Learned, net.map(|_| learned)),
-        ];
-        let mut best: Option<Choice> = None;
-        for (by, table) in all {
-            let Some(table) = table else { continue };
+        let mut all = vec![(By::Base, SelectTable::constant(0)), (By::Accurate, accurate)];
+        all.extend(planned(Kinds::Wishes)?.into_iter().map(|(_, table)| (By::Tables, table)));
+        if !self.classes.is_empty() {
+            all.extend(planned(Kinds::Prices)?.into_iter().map(|(_, table)| (By::Prices, table)));
+        }
+        all.extend(net.map(|_| (By::Learned, learned)));
+        let tried = |(by, table): (By, SelectTable)| {
             let arrivals = Poisson::new(rate_per_s, CHOSEN).take(REQUESTS);
             let expected = self.tried(self.mixed(vec![table.clone()], net)?, arrivals)?;
-            if best.as_ref().is_none_or(|best| expected.right() > best.expected.right()) {
-                best = Some(Choice { rate_per_s, by, expected, table });
-            }
-        }
+            Ok(Choice { rate_per_s, by, expected, table })
+        };
+        let mut all: Vec<_> = all.into_iter().map(tried).collect::<Result<_, SelectionError>>()?;
+        let best = all.iter().map(|choice| choice.expected.right()).fold(0.0, f64::max);
+        all.retain(|choice| choice.expected.right() >= best * (1.0 - AS_GOOD));
+        let in_surges = |choice: Choice| {
+            let arrivals = surging(rate_per_s, self.batch).take(REQUESTS);
+            let found = self.tried(self.mixed(vec![choice.table.clone()], net)?, arrivals)?;
+            Ok((found.right(), choice))
+        };
+        let all: Vec<_> = all.into_iter().map(in_surges).collect::<Result<_, SelectionError>>()?;
+        let best = all.into_iter().reduce(|best, other| if other.0 > best.0 { other } else { best });
         // The base is always there.
-        best.ok_or_else(|| SelectionError::value("part", part, "must be above 0"))
+        best.map(|(_, choice)| choice).ok_or_else(|| SelectionError::value("part", part, "must be above 0"))
     }
 
     /// Who selects as `choices` say, by rising rate; before there are any the most accurate variant that gives up nothing that waits.
@@ -183,6 +199,21 @@ impl Inputs {
     }
 }
 
+/// Arrivals at a mean rate, `batch` at once each time, of which as much comes as [`SURGE`] and [`SURGE_S`] say in the beginning of each
+/// second.
+fn surging(rate_per_s: f64, batch: usize) -> impl Iterator<Item = Instant> {
+    // What comes in a surge, and how long the rest of it takes to come.
+    let part = SURGE * SURGE_S;
+    let slower = (1.0 - SURGE_S) / (1.0 - part);
+    let times = Poisson::new(rate_per_s / batch as f64, CHOSEN).map(move |at| {
+        let second = at.since(Instant::ZERO).as_secs_f64();
+        let (whole, of) = (second.floor(), second.fract());
+        let of = if of < part { of / SURGE } else { SURGE_S + (of - part) * slower };
+        Instant::from_nanos(((whole + of) * 1e9) as u64)
+    });
+    times.flat_map(move |at| std::iter::repeat_n(at, batch))
+}
+
 /// What the scheduler reads for `choices`, by rising rate, among so many variants; the last one at all rates above it too.
 ///
 /// # Errors
@@ -202,4 +233,64 @@ pub fn auto_tables(choices: &[Choice], variants: usize) -> Result<Vec<SelectTabl
 /// As that.
 pub fn choose_all(inputs: &Inputs, net: Option<&Net>) -> Result<Vec<Choice>, SelectionError> {
     super::in_parallel(&AUTO_PARTS, |&part| inputs.choose(part, net))
+}
+
+#[cfg(test)]
+mod tests {
+    use rt_core::Span;
+
+    use super::*;
+
+    #[test]
+    fn surges_bring_three_times_as_much_for_an_eighth_of_each_second_and_no_more_in_all() {
+        let rate = 800.0;
+        let all: Vec<_> = surging(rate, 4).take(160_000).collect();
+        assert!(all.is_sorted() && all.chunks(4).all(|at_once| at_once.iter().all(|at| *at == at_once[0])));
+        let seconds = all[all.len() - 1].since(Instant::ZERO).as_secs_f64();
+        assert!((all.len() as f64 / seconds - rate).abs() < rate * 0.02, "{seconds}");
+        let in_surge = |at: &&Instant| at.since(Instant::ZERO).as_nanos() % 1_000_000_000 < 125_000_000;
+        let surge = all.iter().filter(in_surge).count() as f64 / (seconds * SURGE_S);
+        assert!((surge - SURGE * rate).abs() < SURGE * rate * 0.03, "{surge}");
+    }
+
+    #[test]
+    fn nothing_that_is_as_good_on_a_steady_load_does_better_in_surges_than_what_is_chosen() {
+        let variant = |accuracy, ms: [u64; 4]| {
+            let times = ms.map(Span::from_millis);
+            rt_core::Variant { profile: rt_core::LatencyProfile::new(&times).expect("a profile"), accuracy }
+        };
+        let inputs = Inputs {
+            variants: vec![
+                variant(0.8, [2, 3, 4, 5]),
+                variant(0.83, [10, 15, 20, 25]),
+                variant(0.831, [40, 60, 80, 95]),
+            ],
+            latency: Span::from_millis(100),
+            workers: 1,
+            batch: 4,
+            max_miss: 1.0,
+            classes: Vec::new(),
+        };
+        let effort = Effort { rounds: [(2_000, 12), (6_000, 4)], last: 20_000 };
+        let mut passed_over = 0;
+        for part in [0.05, 0.1, 0.3] {
+            let chosen = inputs.choose_with(part, None, effort).expect("in range");
+            let tried = |table: &SelectTable, arrivals: &mut dyn Iterator<Item = Instant>| {
+                let selector = inputs.mixed(vec![table.clone()], None).expect("valid");
+                inputs.tried(selector, arrivals.take(REQUESTS)).expect("tried").right()
+            };
+            let steady = |table| tried(table, &mut Poisson::new(chosen.rate_per_s, CHOSEN));
+            let in_surges = |table| tried(table, &mut surging(chosen.rate_per_s, 4));
+            let finalists = Trial::new(&inputs, chosen.rate_per_s, effort).finalists(Kinds::Wishes);
+            let tables: Vec<_> = finalists.expect("tried").into_iter().map(|(_, table)| table).collect();
+            let best = tables.iter().map(steady).fold(chosen.expected.right(), f64::max);
+            let least = best * (1.0 - AS_GOOD);
+            assert!(steady(&chosen.table) >= least, "{part}");
+            for table in tables.iter().filter(|table| steady(table) >= least) {
+                assert!(in_surges(table) <= in_surges(&chosen.table), "{part}: {table:?}");
+                passed_over += usize::from(steady(table) > steady(&chosen.table));
+            }
+        }
+        assert!(passed_over > 0, "what is best on a steady load was always chosen: nothing is shown");
+    }
 }

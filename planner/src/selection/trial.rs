@@ -62,6 +62,18 @@ impl<'a> Trial<'a> {
     /// The best of tables of such kinds, and of the base alone, with what became of it.
     pub(super) fn best(&self, kinds: Kinds) -> Result<(SelectTable, Expected), SelectionError> {
         let most = self.inputs.max_miss;
+        let base = SelectTable::constant(0);
+        let first = (self.run(&base, self.effort.last)?, base);
+        let better = |best: (Expected, SelectTable), other: (Expected, SelectTable)| {
+            if other.0.betters(best.0, most) { other } else { best }
+        };
+        let best = self.finalists(kinds)?.into_iter().fold(first, better);
+        Ok((best.1, best.0))
+    }
+
+    /// The best tables of such kinds, with what became of each; each variant that can carry the load among them.
+    pub(super) fn finalists(&self, kinds: Kinds) -> Result<Vec<(Expected, SelectTable)>, SelectionError> {
+        let most = self.inputs.max_miss;
         let mut tables = Vec::new();
         if kinds != Kinds::Prices {
             tables.extend(self.inputs.wishing()?);
@@ -79,17 +91,10 @@ impl<'a> Trial<'a> {
             tried.truncate(stay);
             tables = tried.into_iter().map(|(_, table)| table).collect();
         }
-        let base = SelectTable::constant(0);
-        let mut best = (self.run(&base, self.effort.last)?, base);
         let able = (1..self.inputs.variants.len()).filter(|&v| !self.inputs.is_hopeless(v, self.load));
         let constant = able.map(|variant| SelectTable::constant(variant as u8));
-        for table in tables.into_iter().chain(constant.flat_map(in_manners)) {
-            let found = self.run(&table, self.effort.last)?;
-            if found.betters(best.0, most) {
-                best = (found, table);
-            }
-        }
-        Ok((best.1, best.0))
+        let all = tables.into_iter().chain(constant.flat_map(in_manners));
+        all.map(|table| Ok((self.run(&table, self.effort.last)?, table))).collect()
     }
 
     /// What becomes of them if `variant` is the only one.

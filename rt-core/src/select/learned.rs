@@ -93,7 +93,7 @@ impl LearnedRule {
 
 impl VariantSelector for LearnedRule {
     fn wish(&mut self, batch: &BatchView) -> usize {
-        let inputs = self.scale.inputs(batch, self.load.rate_per_s(batch.now));
+        let inputs = self.scale.inputs(batch, self.load.present_per_s(batch.now));
         self.net.best(&inputs)
     }
 
@@ -102,6 +102,6 @@ impl VariantSelector for LearnedRule {
     }
 
     fn rate_per_s(&mut self, now: Instant) -> f64 {
-        self.load.rate_per_s(now)
+        self.load.present_per_s(now)
     }
 }

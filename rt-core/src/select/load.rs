@@ -6,6 +6,13 @@ use crate::time::{Instant, MAX_SPAN, Span};
 /// Parts that arrivals are counted in; all but the newest are whole.
 const PARTS: usize = 64;
 const WHOLE: u64 = PARTS as u64 - 1;
+/// The newest of them, which are held against the others: an eighth of the window.
+const RECENT: u64 = PARTS as u64 / 8;
+/// The others.
+const OLDER: u64 = PARTS as u64 - RECENT;
+/// What comes has changed if what came last is off by more than so many standard deviations, squared: by chance once in some hundred
+/// times.
+const DEVIATIONS: f64 = 9.0;
 
 /// Counts arrivals over a sliding window.
 ///
@@ -20,6 +27,11 @@ pub struct LoadMonitor {
     part: u64,
     counts: [u32; PARTS],
     total: u64,
+    /// Of the older parts: what came in them, and its squares part by part.
+    older: u64,
+    squares: u64,
+    /// Whether what came in the newest parts is another load than that.
+    changed: bool,
     /// The number of the part that now is in.
     newest: u64,
     now: u64,
@@ -40,7 +52,8 @@ impl LoadMonitor {
 
     const fn of(window: Span) -> Self {
         let part = window.as_nanos().div_ceil(WHOLE);
-        Self { window, part, counts: [0; PARTS], total: 0, newest: 0, now: 0 }
+        let counts = [0; PARTS];
+        Self { window, part, counts, total: 0, older: 0, squares: 0, changed: false, newest: 0, now: 0 }
     }
 
     /// The window.
@@ -75,6 +88,16 @@ impl LoadMonitor {
         self.total as f64 * 1e9 / length as f64
     }
 
+    /// Requests a second as they come now: over the window, or over its newest eighth where these are more or fewer than chance explains by
+    /// what came before, and by how unevenly that came.
+    #[must_use]
+    pub fn present_per_s(&mut self, now: Instant) -> f64 {
+        let over = self.advance(now);
+        let (count, parts) =
+            if self.changed { (self.total - self.older, RECENT - 1) } else { (self.total, WHOLE) };
+        count as f64 * 1e9 / (parts * self.part + over) as f64
+    }
+
     /// Forgets what is too old: how much of the newest part is over.
     #[inline]
     fn advance(&mut self, now: Instant) -> u64 {
@@ -90,12 +113,30 @@ impl LoadMonitor {
     #[inline(never)]
     fn turn_over(&mut self) {
         let newest = self.now / self.part;
-        let steps = (newest - self.newest).min(PARTS as u64);
-        for part in newest + 1 - steps..=newest {
-            let count = &mut self.counts[part as usize % PARTS];
-            self.total -= u64::from(core::mem::take(count));
+        if newest - self.newest >= PARTS as u64 {
+            self.counts.fill(0);
+            (self.total, self.older, self.squares) = (0, 0, 0);
+        } else {
+            for part in self.newest + 1..=newest {
+                // The oldest part goes, and the last of the recent ones becomes one of the older.
+                let gone = u64::from(core::mem::take(&mut self.counts[part as usize % PARTS]));
+                let aged = u64::from(self.counts[(part + OLDER) as usize % PARTS]);
+                self.total -= gone;
+                self.older = self.older + aged - gone;
+                self.squares = self.squares + aged * aged - gone * gone;
+            }
         }
         self.newest = newest;
+        self.changed = self.has_changed();
+    }
+
+    /// Whether more or less came in the newest parts, but for the one that has just begun, than the others let expect.
+    fn has_changed(&self) -> bool {
+        let mean = self.older as f64 / OLDER as f64;
+        let variance = (self.squares as f64 / OLDER as f64 - mean * mean).max(mean);
+        let expected = mean * (RECENT - 1) as f64;
+        let off = (self.total - self.older) as f64 - expected;
+        off * off > DEVIATIONS * ((RECENT - 1) as f64 * variance).max(1.0)
     }
 }
 
@@ -137,6 +178,65 @@ mod tests {
                 let [most, least] = [window, longest].map(|length| count as f64 / length as f64);
                 prop_assert!(rate <= most * (1.0 + 1e-12) && rate >= least * (1.0 - 1e-12));
             }
+        }
+    }
+
+    /// Poisson arrivals, one rate after the other, each for so many milliseconds; the rate that is seen every millisecond.
+    fn seen(rates: &[(f64, u64)], burst: u32) -> Vec<f64> {
+        let mut monitor = LoadMonitor::default();
+        let (mut state, mut seen, mut ms) = (7_u64, Vec::new(), 0);
+        for &(per_s, length) in rates {
+            for _ in 0..length {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let drawn = (state >> 11) as f64 / (1_u64 << 53) as f64;
+                let at = Instant::ZERO + Span::from_millis(ms);
+                if drawn < per_s / 1e3 / f64::from(burst) {
+                    (0..burst).for_each(|_| _ = monitor.observe(at));
+                }
+                seen.push(monitor.present_per_s(at));
+                ms += 1;
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn another_load_is_seen_within_a_small_part_of_the_window_and_chance_is_none() {
+        let seen_of = |burst| seen(&[(100.0, 3_000), (600.0, 1_000), (100.0, 3_000)], burst);
+        for burst in [1, 4] {
+            let seen = seen_of(burst);
+            let soon = |from: usize, holds: &dyn Fn(f64) -> bool| {
+                seen[from..].iter().position(|&rate| holds(rate)).expect("seen") as u64
+            };
+            assert!(soon(3_000, &|rate| rate > 350.0) < 90, "{} ms", soon(3_000, &|rate| rate > 350.0));
+            assert!(soon(4_000, &|rate| rate < 250.0) < 150, "{} ms", soon(4_000, &|rate| rate < 250.0));
+            // The window alone takes half of itself.
+            let steady: Vec<_> = seen[1_000..3_000].iter().chain(&seen[5_000..]).collect();
+            let off = steady.iter().filter(|rate| !(50.0..200.0).contains(**rate)).count();
+            assert!(off * 20 < steady.len(), "{off} of {}", steady.len());
+        }
+    }
+
+    #[test]
+    fn what_is_seen_anew_is_counted_as_by_one_who_counts_all_parts() {
+        let mut monitor = LoadMonitor::new(Span::from_nanos(63)).expect("valid");
+        let mut state = 3_u64;
+        let mut now = 0;
+        for _ in 0..5_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            now += match state >> 58 {
+                0 => 200,
+                1..4 => 30,
+                pause => pause % 3,
+            };
+            monitor.observe(Instant::from_nanos(now));
+            let part = |back: u64| {
+                now.checked_sub(back).map_or(0, |at| u64::from(monitor.counts[at as usize % PARTS]))
+            };
+            let older = (RECENT..PARTS as u64).map(part);
+            assert_eq!(monitor.older, older.clone().sum::<u64>());
+            assert_eq!(monitor.squares, older.map(|count| count * count).sum::<u64>());
+            assert_eq!(monitor.total, (0..PARTS as u64).map(part).sum::<u64>());
         }
     }
 

@@ -94,7 +94,7 @@ impl TableRule {
     /// The table that is read at `now`.
     #[inline]
     pub(super) fn table(&mut self, now: Instant) -> Option<&SelectTable> {
-        self.tables.at(&mut self.last, || self.load.rate_per_s(now))
+        self.tables.at(&mut self.last, || self.load.present_per_s(now))
     }
 }
 
@@ -122,7 +122,7 @@ impl VariantSelector for TableRule {
     }
 
     fn rate_per_s(&mut self, now: Instant) -> f64 {
-        self.load.rate_per_s(now)
+        self.load.present_per_s(now)
     }
 
     fn tables(&self) -> Option<&SelectTables> {
