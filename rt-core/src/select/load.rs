@@ -30,8 +30,8 @@ pub struct LoadMonitor {
     /// Of the older parts: what came in them, and its squares part by part.
     older: u64,
     squares: u64,
-    /// Whether what came in the newest parts is another load than that.
-    changed: bool,
+    /// The parts before the newest one over which the present load is measured: all, or fewer if another load has come since.
+    present: u64,
     /// The number of the part that now is in.
     newest: u64,
     now: u64,
@@ -53,7 +53,7 @@ impl LoadMonitor {
     const fn of(window: Span) -> Self {
         let part = window.as_nanos().div_ceil(WHOLE);
         let counts = [0; PARTS];
-        Self { window, part, counts, total: 0, older: 0, squares: 0, changed: false, newest: 0, now: 0 }
+        Self { window, part, counts, total: 0, older: 0, squares: 0, present: WHOLE, newest: 0, now: 0 }
     }
 
     /// The window.
@@ -89,13 +89,12 @@ impl LoadMonitor {
     }
 
     /// Requests a second as they come now: over the window, or over its newest eighth where these are more or fewer than chance explains by
-    /// what came before, and by how unevenly that came.
+    /// what came before, and by how unevenly that came; where nothing did, since it began to come.
     #[must_use]
     pub fn present_per_s(&mut self, now: Instant) -> f64 {
         let over = self.advance(now);
-        let (count, parts) =
-            if self.changed { (self.total - self.older, RECENT - 1) } else { (self.total, WHOLE) };
-        count as f64 * 1e9 / (parts * self.part + over) as f64
+        let count = if self.present < WHOLE { self.total - self.older } else { self.total };
+        count as f64 * 1e9 / (self.present * self.part + over) as f64
     }
 
     /// Forgets what is too old: how much of the newest part is over.
@@ -127,16 +126,21 @@ impl LoadMonitor {
             }
         }
         self.newest = newest;
-        self.changed = self.has_changed();
+        self.present = self.parts_of_present();
     }
 
-    /// Whether more or less came in the newest parts, but for the one that has just begun, than the others let expect.
-    fn has_changed(&self) -> bool {
+    /// Whether more or less came in the newest parts, but for the one that has just begun, than the others let expect; and since when.
+    fn parts_of_present(&self) -> u64 {
         let mean = self.older as f64 / OLDER as f64;
         let variance = (self.squares as f64 / OLDER as f64 - mean * mean).max(mean);
         let expected = mean * (RECENT - 1) as f64;
         let off = (self.total - self.older) as f64 - expected;
-        off * off > DEVIATIONS * ((RECENT - 1) as f64 * variance).max(1.0)
+        if off * off <= DEVIATIONS * ((RECENT - 1) as f64 * variance).max(1.0) {
+            return WHOLE;
+        }
+        let is_empty = |back: &u64| self.counts[(self.newest + PARTS as u64 - back) as usize % PARTS] == 0;
+        let quiet = (1..RECENT).rev().take_while(|back| self.older == 0 && is_empty(back)).count() as u64;
+        RECENT - 1 - quiet
     }
 }
 
@@ -214,6 +218,20 @@ mod tests {
             let steady: Vec<_> = seen[1_000..3_000].iter().chain(&seen[5_000..]).collect();
             let off = steady.iter().filter(|rate| !(50.0..200.0).contains(**rate)).count();
             assert!(off * 20 < steady.len(), "{off} of {}", steady.len());
+        }
+    }
+
+    #[test]
+    fn what_comes_behind_silence_is_measured_from_when_it_began() {
+        let mut monitor = LoadMonitor::default();
+        let at = |us: u64| Instant::ZERO + Span::from_micros(us);
+        // A thousand a second, from 10 s on; a lone one is no load.
+        let _ = monitor.observe(at(9_000_000));
+        assert!(monitor.present_per_s(at(9_030_000)) < 3.0);
+        for ms in 10_000..10_040 {
+            let _ = monitor.observe(at(ms * 1_000));
+            let seen = monitor.present_per_s(at(ms * 1_000));
+            assert!(ms < 10_020 || (700.0..1_400.0).contains(&seen), "{seen} at {ms}");
         }
     }
 

@@ -172,6 +172,16 @@ fn a_pipeline_on_a_device_is_planned_certified_and_insisted_on_as_a_service_of_i
     for words in ["meter: a pipeline of 2 stage(s)", "each batch runs all 2 stages, one behind the other:"] {
         assert!(text.contains(words), "{words}: {text}");
     }
+    let drawn = place.succeed(&[
+        "plan",
+        "--pipeline",
+        "meter",
+        "--figure",
+        &place.path("m.svg").display().to_string(),
+    ]);
+    assert!(drawn.contains("meter: all of it within "), "{drawn}");
+    let figure = std::fs::read_to_string(place.path("m.svg")).expect("drawn");
+    assert!(figure.contains("waits: ") && figure.contains("3 read: up to "), "{figure}");
     assert!(place.succeed(&["check"]).contains("pipeline meter, answered within "));
     place.succeed(&["certify"]);
     let daemon = place.serve();
