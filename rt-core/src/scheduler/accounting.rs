@@ -177,25 +177,24 @@ impl Scheduler {
             Outcome::Served => None,
             Outcome::Missed(reason) => Some(reason),
         });
+        let before = stream.outcomes.monitor.left();
         let violated = match place {
             Some(place) => stream.outcomes.close(place, outcome == Outcome::Served),
             None => stream.outcomes.refuse(),
         };
-        let (before, left) = (stream.left, stream.outcomes.monitor.left());
-        stream.left = left;
-        let fell = left.is_some_and(|left| left <= 1 && before.is_some_and(|before| left < before));
-        if violated.is_some() || fell {
+        let (left, told) = (stream.outcomes.monitor.left(), stream.outcomes.monitor.told_left());
+        if violated.is_some() || left < before.min(2) {
             self.judge(now, id, violated, before);
         }
-        left
+        told
     }
 
     /// Warns of and raises what the outcome monitor has found: a violation, or that fewer misses in a row can be taken than `before`.
     #[inline(never)]
-    fn judge(&mut self, now: Instant, id: StreamId, violated: Option<Constraint>, before: Option<u32>) {
+    fn judge(&mut self, now: Instant, id: StreamId, violated: Option<Constraint>, before: u32) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         let after = stream.outcomes.monitor.misses_left();
-        let fell = |limit| before.is_some_and(|b| b > limit) && after.is_some_and(|(a, _)| a <= limit);
+        let fell = |limit| before > limit && after.is_some_and(|(after, _)| after <= limit);
         if let Some((left, constraint)) = after
             && (fell(0) || fell(1))
         {

@@ -340,7 +340,7 @@ impl Scheduler {
     #[must_use]
     pub fn stream_counts(&self, id: StreamId) -> Option<(StreamCounts, Option<u32>)> {
         let stream = self.streams.get(id)?;
-        Some((stream.counts, stream.left))
+        Some((stream.counts, stream.outcomes.monitor.told_left()))
     }
 
     /// Batches that have ended so far and whose engine took longer than it may, also where that broke no assumption: within what the
