@@ -108,16 +108,15 @@ impl Scheduler {
         worker: WorkerId,
         outcome: impl Fn(&Request) -> Outcome,
     ) {
-        let mut batch = core::mem::take(self.pool.batch_mut(worker));
-        for request in &batch {
-            let outcome = outcome(request);
+        for index in 0..self.pool.batch(worker).len() {
+            let request = self.pool.batch(worker)[index];
+            let outcome = outcome(&request);
             if let Outcome::Missed(reason) = outcome {
-                self.note_missed(now, request, reason);
+                self.note_missed(now, &request, reason);
             }
-            self.end(now, request, outcome);
+            self.end(now, &request, outcome);
         }
-        batch.clear();
-        *self.pool.batch_mut(worker) = batch;
+        self.pool.batch_mut(worker).clear();
     }
 
     /// A request was missed. One that was wanted before its deadline and was in time by that breaks no promise but by its own
