@@ -167,8 +167,8 @@ impl Scheduler {
         Resolution { request, outcome, misses_left }
     }
 
-    /// Counts an outcome of `id`, records it in the log of its outcomes, at its place if it has one, and raises what the
-    /// outcome monitor finds. The misses in a row that the stream can still take.
+    /// Counts an outcome of `id`, and records it in the log of its outcomes, at its place if it has one. The misses in a row that
+    /// the stream can still take.
     #[inline(always)]
     fn record(&mut self, now: Instant, id: StreamId, place: Option<u32>, outcome: Outcome) -> Option<u32> {
         let stream = self.streams.get_mut(id)?;
@@ -176,12 +176,23 @@ impl Scheduler {
             Outcome::Served => None,
             Outcome::Missed(reason) => Some(reason),
         });
-        let before = stream.outcomes.monitor.left();
+        let hit = outcome == Outcome::Served;
+        if hit && place.is_some_and(|place| stream.outcomes.hit_in_turn(place)) {
+            return stream.outcomes.monitor.told_left();
+        }
+        self.record_otherwise(now, id, place, hit)
+    }
+
+    /// Records an outcome that is a miss, or not the next one, and raises what the outcome monitor finds.
+    #[inline(never)]
+    fn record_otherwise(&mut self, now: Instant, id: StreamId, place: Option<u32>, hit: bool) -> Option<u32> {
+        let outcomes = &mut self.streams.get_mut(id)?.outcomes;
+        let before = outcomes.monitor.left();
         let violated = match place {
-            Some(place) => stream.outcomes.close(place, outcome == Outcome::Served),
-            None => stream.outcomes.refuse(),
+            Some(place) => outcomes.close(place, hit),
+            None => outcomes.refuse(),
         };
-        let (left, told) = (stream.outcomes.monitor.left(), stream.outcomes.monitor.told_left());
+        let (left, told) = (outcomes.monitor.left(), outcomes.monitor.told_left());
         if violated.is_some() || left < before.min(2) {
             self.judge(now, id, violated, before);
         }
