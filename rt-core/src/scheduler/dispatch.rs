@@ -400,8 +400,8 @@ impl Scheduler {
                 && let Some(other) = self.waiting.remove(DEMOTED, first + found)
                 && let Some(later) = self.waiting.remove(MANDATORY, index)
             {
-                self.waiting.push(MANDATORY, Request { mandatory: true, ..other });
-                self.waiting.push(DEMOTED, Request { mandatory: false, ..later });
+                self.waiting.put(MANDATORY, Request { mandatory: true, ..other });
+                self.waiting.put(DEMOTED, Request { mandatory: false, ..later });
             }
         }
     }
