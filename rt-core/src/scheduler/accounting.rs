@@ -200,7 +200,7 @@ impl Scheduler {
     }
 
     /// Warns of and raises what the outcome monitor has found: a violation, or that fewer misses in a row can be taken than `before`.
-    #[inline(never)]
+    #[cold]
     fn judge(&mut self, now: Instant, id: StreamId, violated: Option<Constraint>, before: u32) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         let after = stream.outcomes.monitor.misses_left();
