@@ -83,10 +83,7 @@ impl Scheduler {
         }
         // What could not be served is to be told of.
         self.changed = true;
-        if !self.form_batch(now, worker) {
-            return None;
-        }
-        Some(self.pool.left(now, worker))
+        self.form_batch(now, worker)
     }
 
     /// Has the variant selected for the batch that `worker` starts: what that takes at most, which is no more than `longest` where
@@ -127,10 +124,7 @@ impl Scheduler {
     /// nothing that waits and nothing is promised for could be served.
     pub(crate) fn take_ahead(&mut self, now: Instant, worker: WorkerId, longest: Span) -> Option<Span> {
         self.changed = true;
-        if !self.form_batch_ahead(now, worker, longest) {
-            return None;
-        }
-        Some(self.pool.left(now, worker))
+        self.form_batch_ahead(now, worker, longest)
     }
 
     /// By when the `nth` mandatory request that waits must be answered, less the guard; the end of time if fewer do.
