@@ -210,10 +210,16 @@ impl Scheduler {
         self.is_excused() && self.is_at_rest()
     }
 
-    /// The end of a request that is yet to be told, and whether more are.
+    /// How many ends of requests are yet to be told.
     #[inline]
-    pub(crate) fn tell_end(&mut self) -> (Option<Resolution>, bool) {
-        (self.told.resolved.pop_front(), !self.told.resolved.is_empty())
+    pub(crate) fn untold_ends(&self) -> usize {
+        self.told.resolved.len()
+    }
+
+    /// The first of them, which then is told.
+    #[inline]
+    pub(crate) fn tell_end(&mut self) -> Option<Resolution> {
+        self.told.resolved.pop_front()
     }
 
     /// The batch of another service, number `of`, took longer than it may, which harms this one: `seen` instead of `bound`.

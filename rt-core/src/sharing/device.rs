@@ -252,11 +252,11 @@ impl Device {
     #[inline(never)]
     fn tell(&mut self, now: Instant) -> DeviceAction {
         let service = self.telling.trailing_zeros() as usize;
-        let (told, more) = self.schedulers[service].tell_end();
-        if !more {
+        let scheduler = &mut self.schedulers[service];
+        if scheduler.untold_ends() <= 1 {
             self.telling &= self.telling - 1;
         }
-        match told {
+        match scheduler.tell_end() {
             Some(resolution) => DeviceAction::Resolve(service, resolution),
             None => self.decide(now),
         }
