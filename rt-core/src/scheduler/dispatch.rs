@@ -264,12 +264,7 @@ impl Scheduler {
     }
 
     /// The same of one that takes at most `longest`, of what nothing is promised for.
-    pub(super) fn form_batch_ahead(
-        &mut self,
-        now: Instant,
-        worker: WorkerId,
-        longest: Span,
-    ) -> Option<Span> {
+    pub(super) fn form_batch_ahead(&mut self, now: Instant, worker: WorkerId, longest: Span) -> Option<Span> {
         let most = self.most_of_any(worker);
         let apart = self.keeps_apart(now);
         let view = View { apart, most, ..View::new(now, &self.pool, worker, &self.waiting) };

@@ -64,6 +64,11 @@ impl Scheduler {
         self.waiting.first_deadline(MANDATORY).unwrap_or(NEVER)
     }
 
+    /// Whether a mandatory request waits.
+    pub(crate) fn has_mandatory(&self) -> bool {
+        !self.waiting.is_clear()
+    }
+
     /// Requests waiting that the promises count on.
     #[must_use]
     pub fn waiting_mandatory(&self) -> usize {
