@@ -234,8 +234,6 @@ pub(crate) struct Stream {
     pub(crate) warned: Option<Instant>,
     /// When a violation of its constraints was last announced.
     pub(crate) violated: Option<Instant>,
-    /// By how much requests may come early as far as its admission goes: its own, and those of all that were there then.
-    pub(crate) tolerance: Span,
     /// What it broke itself, while that suspends its promise.
     pub(crate) suspended: Option<Suspended>,
     /// The weaker promises behind its first, if there are such, and which is in force.
@@ -269,7 +267,6 @@ impl Stream {
             latest: Instant::ZERO,
             warned: None,
             violated: None,
-            tolerance: Span::ZERO,
             suspended: None,
             ladder,
             told: StreamState::Normal,

@@ -169,7 +169,7 @@ impl Scheduler {
             given_up: Vec::with_capacity(config.queue),
             safe_mode: SafeMode::new(config.safe_mode),
             suspensions: Suspensions::new(config.streams),
-            tolerance: Tolerance::default(),
+            tolerance: Tolerance::new(config.streams),
             aftermath: CarryIn::None,
             carry_in: CarryIn::None,
             clears: 0,
