@@ -84,7 +84,8 @@ impl Scheduler {
     /// Gives every stream but those of `ended` to `next`, with its number, record, word and arrival monitor, and safe
     /// mode as it is; then this one has none. What waits, which nothing was promised for, is cancelled: call
     /// [`Scheduler::poll`] on this one a last time. The caller has tested that the streams are admitted by `next`,
-    /// whose shield and tolerance are to be set anew. Allocates what `next` was not told to [`Scheduler::expect_streams`]. Linear in the streams.
+    /// whose shield and tolerance are to be set anew. Allocates what `next` was not told to [`Scheduler::expect_streams`]. Linear in the streams, of
+    /// which none is touched unless more of its requests can be unanswered than before.
     ///
     /// # Errors
     /// If `next` is not fit, which no waiting mends, or work is left that something was promised for

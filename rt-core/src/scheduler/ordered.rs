@@ -145,7 +145,7 @@ impl Ordered {
         Some(request)
     }
 
-    /// The same, wherever its place is: that place.
+    /// Puts a request in its place, behind those with the same deadline: that place.
     #[cold]
     pub(crate) fn insert(&mut self, request: Request) -> usize {
         let place = self.places.partition_point(|other| other.deadline <= request.deadline);

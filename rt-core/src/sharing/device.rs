@@ -234,7 +234,8 @@ impl Device {
             self.tell_others(now, ended);
             self.demote(now, ended, false);
         }
-        self.arm(now);
+        // Its worker is free since now, or another was before.
+        self.armed = self.armed.min(now);
     }
 
     /// Takes in that a worker is gone, for all services.
