@@ -23,15 +23,23 @@ pub struct OutcomeMonitor {
     next: usize,
     /// The number of the next request.
     count: u64,
+    /// Misses in a row that may follow now, and after hits alone; [`OutcomeMonitor::ANY`] without constraints.
+    left: u32,
+    most: u32,
 }
 
 impl OutcomeMonitor {
+    /// More misses than any constraint allows.
+    const ANY: u32 = u32::MAX;
+
     /// A monitor before the first request; what came before counts as hits. Allocates one word for each
     /// hit of the largest `K - m`.
     #[must_use]
     pub fn new(constraints: ConstraintSet) -> Self {
         let longest = constraints.as_slice().iter().map(|c| c.hits()).max().unwrap_or(0);
-        Self { constraints, hits: (0..u64::from(longest)).collect(), next: 0, count: longest.into() }
+        let most = constraints.as_slice().iter().map(|c| c.misses()).min().unwrap_or(Self::ANY);
+        let hits = (0..u64::from(longest)).collect();
+        Self { constraints, hits, next: 0, count: longest.into(), left: most, most }
     }
 
     /// Goes on with other constraints where `before` is. What that one no longer remembers counts as hits.
@@ -46,11 +54,12 @@ impl OutcomeMonitor {
             *place = number;
         }
         self.next = 0;
+        self.note_left();
     }
 
     /// Forgets all that was recorded.
     pub(crate) fn clear(&mut self) {
-        (self.next, self.count) = (0, self.hits.len() as u64);
+        (self.next, self.count, self.left) = (0, self.hits.len() as u64, self.most);
         self.hits.iter_mut().zip(0..).for_each(|(hit, number)| *hit = number);
     }
 
@@ -60,7 +69,7 @@ impl OutcomeMonitor {
     }
 
     /// Records the next request's outcome. Returns the constraint that this miss violates, if any.
-    #[inline]
+    #[inline(always)]
     pub fn record(&mut self, hit: bool) -> Option<Constraint> {
         if !hit {
             return self.record_misses(1);
@@ -70,16 +79,22 @@ impl OutcomeMonitor {
             self.next = if self.next + 1 == self.hits.len() { 0 } else { self.next + 1 };
         }
         self.count += 1;
+        // A hit takes nothing away, and mostly there is nothing to be added.
+        if self.left < self.most {
+            self.note_left();
+        }
         None
     }
 
     /// Records `count` misses; the same as so many calls of [`OutcomeMonitor::record`], of which it returns what the last one
     /// would: while misses follow each other ages only grow, so what one of them violates the last one does.
+    #[inline(never)]
     pub(crate) fn record_misses(&mut self, count: u64) -> Option<Constraint> {
         if count == 0 {
             return None;
         }
         self.count += count;
+        self.note_left();
         let violated = |c: &Constraint| self.age(c) > u64::from(c.window());
         self.constraints.as_slice().iter().copied().find(violated)
     }
@@ -87,24 +102,27 @@ impl OutcomeMonitor {
     /// How many misses in a row may follow now before a constraint is violated, and the constraint that
     /// binds; `None` without constraints.
     #[must_use]
-    #[inline]
     pub fn misses_left(&self) -> Option<(u32, Constraint)> {
         let left = |c: &Constraint| u64::from(c.window()).saturating_sub(self.age(c)) as u32;
-        let (first, rest) = self.constraints.as_slice().split_first()?;
-        let mut least = (left(first), *first);
-        for constraint in rest {
-            let left = left(constraint);
-            if left < least.0 {
-                least = (left, *constraint);
-            }
-        }
-        Some(least)
+        self.constraints.as_slice().iter().map(|c| (left(c), *c)).min_by_key(|&(left, _)| left)
     }
 
-    /// The same without the constraint.
+    /// The same without the constraint; [`OutcomeMonitor::ANY`] without constraints.
     #[inline]
-    pub(crate) fn left(&self) -> Option<u32> {
-        self.misses_left().map(|(left, _)| left)
+    pub(crate) fn left(&self) -> u32 {
+        self.left
+    }
+
+    /// The same as it is told.
+    #[inline]
+    pub(crate) fn told_left(&self) -> Option<u32> {
+        (self.left < Self::ANY).then_some(self.left)
+    }
+
+    /// Counts anew.
+    #[inline(never)]
+    fn note_left(&mut self) {
+        self.left = self.misses_left().map_or(Self::ANY, |(left, _)| left);
     }
 
     /// How many requests back the `h`-th most recent hit lies, 1 for the last request.
@@ -148,6 +166,7 @@ mod tests {
                 prop_assert_eq!(verdict.is_some(), !outcomes[n - 1] && set.as_slice().iter().any(|c| fresh(&c)));
                 // Misses left: append misses until a recount of the last window objects.
                 let (left, _) = monitor.misses_left().expect("constraints");
+                prop_assert_eq!(monitor.left(), left);
                 let mut future = outcomes[..n].to_vec();
                 let tail = |f: &[bool], c: &Constraint| {
                     violated(&f[f.len().saturating_sub(c.window() as usize)..], *c)
@@ -179,6 +198,7 @@ mod tests {
             }
             next.continue_from(&first);
             prop_assert_eq!(next.count(), all.count());
+            prop_assert_eq!(next.left(), next.misses_left().expect("constraints").0);
             let longest = |set: &ConstraintSet| set.as_slice().iter().map(|c| c.hits()).max();
             for hit in after {
                 let (told, whole) = (next.record(hit), all.record(hit));
@@ -195,6 +215,6 @@ mod tests {
     fn best_effort_has_no_budget_to_lose() {
         let mut monitor = OutcomeMonitor::new(ConstraintSet::default());
         assert_eq!((0..9).find_map(|_| monitor.record(false)), None);
-        assert_eq!(monitor.misses_left(), None);
+        assert_eq!((monitor.misses_left(), monitor.told_left()), (None, None));
     }
 }

@@ -227,8 +227,6 @@ pub(crate) struct Stream {
     pub(crate) marks: Marks,
     pub(crate) police: Option<Policer>,
     pub(crate) outcomes: OutcomeLog,
-    /// The misses in a row that it can still take.
-    pub(crate) left: Option<u32>,
     pub(crate) counts: StreamCounts,
     /// When its last request was sent.
     pub(crate) latest: Instant,
@@ -236,8 +234,6 @@ pub(crate) struct Stream {
     pub(crate) warned: Option<Instant>,
     /// When a violation of its constraints was last announced.
     pub(crate) violated: Option<Instant>,
-    /// By how much requests may come early as far as its admission goes: its own, and those of all that were there then.
-    pub(crate) tolerance: Span,
     /// What it broke itself, while that suspends its promise.
     pub(crate) suspended: Option<Suspended>,
     /// The weaker promises behind its first, if there are such, and which is in force.
@@ -264,7 +260,6 @@ impl Stream {
         Self {
             id: StreamId { slot: 0, generation: 0 },
             digest: digest(&spec, density),
-            left: monitor.left(),
             marks: Marks::new(density),
             police: spec.arrivals.as_ref().map(Policer::new),
             outcomes: OutcomeLog::new(monitor, places).beside(behind),
@@ -272,7 +267,6 @@ impl Stream {
             latest: Instant::ZERO,
             warned: None,
             violated: None,
-            tolerance: Span::ZERO,
             suspended: None,
             ladder,
             told: StreamState::Normal,
@@ -289,7 +283,6 @@ impl Stream {
     pub(crate) fn restart(&mut self, id: StreamId) {
         self.id = id;
         self.outcomes.clear();
-        self.left = self.outcomes.monitor.left();
         self.counts = StreamCounts::default();
         (self.warned, self.violated, self.breaches) = (None, None, 0);
         (self.excused, self.aside) = (0, 0);
@@ -305,7 +298,6 @@ impl Stream {
         next.marks = self.marks.clone();
         next.marks.change(density);
         next.outcomes.continue_from(&self.outcomes);
-        next.left = next.outcomes.monitor.left();
         if next.spec.arrivals == self.spec.arrivals && self.level() == 0 {
             core::mem::swap(&mut next.police, &mut self.police);
         }
@@ -352,7 +344,6 @@ impl Stream {
             ladder.alarm = None;
         }
         self.marks = Marks::first(self.spec.constraints_at(level).density());
-        self.left = self.outcomes.monitor.left();
         self.excused = self.excused.max(from);
         self.suspended = None;
     }
@@ -377,7 +368,6 @@ impl Stream {
             self.outcomes.exchange(before, level);
         }
         self.marks = Marks::first(self.spec.constraints_at(level).density());
-        self.left = self.outcomes.monitor.left();
         self.set_aside();
         true
     }

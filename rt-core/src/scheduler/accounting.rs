@@ -108,16 +108,15 @@ impl Scheduler {
         worker: WorkerId,
         outcome: impl Fn(&Request) -> Outcome,
     ) {
-        let mut batch = core::mem::take(self.pool.batch_mut(worker));
-        for request in &batch {
-            let outcome = outcome(request);
+        for index in 0..self.pool.batch(worker).len() {
+            let request = self.pool.batch(worker)[index];
+            let outcome = outcome(&request);
             if let Outcome::Missed(reason) = outcome {
-                self.note_missed(now, request, reason);
+                self.note_missed(now, &request, reason);
             }
-            self.end(now, request, outcome);
+            self.end(now, &request, outcome);
         }
-        batch.clear();
-        *self.pool.batch_mut(worker) = batch;
+        self.pool.batch_mut(worker).clear();
     }
 
     /// A request was missed. One that was wanted before its deadline and was in time by that breaks no promise but by its own
@@ -168,8 +167,8 @@ impl Scheduler {
         Resolution { request, outcome, misses_left }
     }
 
-    /// Counts an outcome of `id`, records it in the log of its outcomes, at its place if it has one, and raises what the
-    /// outcome monitor finds. The misses in a row that the stream can still take.
+    /// Counts an outcome of `id`, and records it in the log of its outcomes, at its place if it has one. The misses in a row that
+    /// the stream can still take.
     #[inline(always)]
     fn record(&mut self, now: Instant, id: StreamId, place: Option<u32>, outcome: Outcome) -> Option<u32> {
         let stream = self.streams.get_mut(id)?;
@@ -177,25 +176,35 @@ impl Scheduler {
             Outcome::Served => None,
             Outcome::Missed(reason) => Some(reason),
         });
+        let hit = outcome == Outcome::Served;
+        if hit && place.is_some_and(|place| stream.outcomes.hit_in_turn(place)) {
+            return stream.outcomes.monitor.told_left();
+        }
+        self.record_otherwise(now, id, place, hit)
+    }
+
+    /// Records an outcome that is a miss, or not the next one, and raises what the outcome monitor finds.
+    #[inline(never)]
+    fn record_otherwise(&mut self, now: Instant, id: StreamId, place: Option<u32>, hit: bool) -> Option<u32> {
+        let outcomes = &mut self.streams.get_mut(id)?.outcomes;
+        let before = outcomes.monitor.left();
         let violated = match place {
-            Some(place) => stream.outcomes.close(place, outcome == Outcome::Served),
-            None => stream.outcomes.refuse(),
+            Some(place) => outcomes.close(place, hit),
+            None => outcomes.refuse(),
         };
-        let (before, left) = (stream.left, stream.outcomes.monitor.left());
-        stream.left = left;
-        let fell = left.is_some_and(|left| left <= 1 && before.is_some_and(|before| left < before));
-        if violated.is_some() || fell {
+        let (left, told) = (outcomes.monitor.left(), outcomes.monitor.told_left());
+        if violated.is_some() || left < before.min(2) {
             self.judge(now, id, violated, before);
         }
-        left
+        told
     }
 
     /// Warns of and raises what the outcome monitor has found: a violation, or that fewer misses in a row can be taken than `before`.
-    #[inline(never)]
-    fn judge(&mut self, now: Instant, id: StreamId, violated: Option<Constraint>, before: Option<u32>) {
+    #[cold]
+    fn judge(&mut self, now: Instant, id: StreamId, violated: Option<Constraint>, before: u32) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         let after = stream.outcomes.monitor.misses_left();
-        let fell = |limit| before.is_some_and(|b| b > limit) && after.is_some_and(|(a, _)| a <= limit);
+        let fell = |limit| before > limit && after.is_some_and(|(after, _)| after <= limit);
         if let Some((left, constraint)) = after
             && (fell(0) || fell(1))
         {

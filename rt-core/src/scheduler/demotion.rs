@@ -200,7 +200,7 @@ impl Scheduler {
             if stays {
                 place += 1;
             } else if let Some(request) = self.waiting.remove(from, place) {
-                self.waiting.push(to, super::Request { mandatory: false, ..request });
+                self.waiting.put(to, super::Request { mandatory: false, ..request });
             }
         }
     }

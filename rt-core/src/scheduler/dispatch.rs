@@ -65,7 +65,7 @@ impl Scheduler {
             if told {
                 self.changed = true;
             } else if let Some(worker) = self.due_worker(now) {
-                if self.form_batch(now, worker) {
+                if self.form_batch(now, worker).is_some() {
                     let start = self.start(now, worker);
                     // Mostly there is nothing more to be done.
                     if self.is_at_rest() && !self.is_due(now) {
@@ -234,9 +234,10 @@ impl Scheduler {
         (skip != [0; 3]).then_some(skip)
     }
 
-    /// Takes a batch for `worker`. False if none is left that a batch could serve; what is given up on the way is resolved.
+    /// Takes a batch for `worker`: what it takes at most. `None` if none is left that a batch could serve; what is given up on
+    /// the way is resolved.
     #[inline]
-    pub(super) fn form_batch(&mut self, now: Instant, worker: WorkerId) -> bool {
+    pub(super) fn form_batch(&mut self, now: Instant, worker: WorkerId) -> Option<Span> {
         self.armed = NEVER;
         let skip = self.out_of_reach(now, worker);
         if !self.waiting.class(DEMOTED).is_empty() {
@@ -259,35 +260,33 @@ impl Scheduler {
             None => self.choose(now, worker, skip.unwrap_or_default(), variant),
         }
         self.note_clear();
-        if self.batch(worker).is_empty() {
-            return false;
-        }
-        self.planner.note(self.pool.batch(worker));
-        if self.in_order {
-            self.shed_overtaken(now, worker);
-        }
-        let long = self.pool.start(now, worker);
-        self.note_long(long);
-        true
+        self.begin_batch(now, worker)
     }
 
-    /// Takes a batch for `worker` that takes at most `longest`, of what nothing is promised for. False if there is none.
-    pub(super) fn form_batch_ahead(&mut self, now: Instant, worker: WorkerId, longest: Span) -> bool {
+    /// The same of one that takes at most `longest`, of what nothing is promised for.
+    pub(super) fn form_batch_ahead(&mut self, now: Instant, worker: WorkerId, longest: Span) -> Option<Span> {
         let most = self.most_of_any(worker);
         let apart = self.keeps_apart(now);
         let view = View { apart, most, ..View::new(now, &self.pool, worker, &self.waiting) };
         self.planner.plan_ahead(&view, longest);
         let batch = self.pool.batch_mut(worker);
         self.planner.carry_out(&mut self.waiting, |request| batch.push(request), |_, _| {});
-        if self.batch(worker).is_empty() {
-            return false;
+        self.begin_batch(now, worker)
+    }
+
+    /// `worker` begins the batch that it was given, if that is not empty: what it takes at most.
+    #[inline(always)]
+    fn begin_batch(&mut self, now: Instant, worker: WorkerId) -> Option<Span> {
+        if self.pool.batch(worker).is_empty() {
+            return None;
         }
         self.planner.note(self.pool.batch(worker));
         if self.in_order {
             self.shed_overtaken(now, worker);
         }
-        self.pool.start(now, worker);
-        true
+        let (time, long) = self.pool.start(now, worker);
+        self.note_long(long);
+        Some(time)
     }
 
     /// Gives up what waits of a stream and came before what the batch of `worker` holds of it. Mandatory requests are taken in
@@ -400,8 +399,8 @@ impl Scheduler {
                 && let Some(other) = self.waiting.remove(DEMOTED, first + found)
                 && let Some(later) = self.waiting.remove(MANDATORY, index)
             {
-                self.waiting.push(MANDATORY, Request { mandatory: true, ..other });
-                self.waiting.push(DEMOTED, Request { mandatory: false, ..later });
+                self.waiting.put(MANDATORY, Request { mandatory: true, ..other });
+                self.waiting.put(DEMOTED, Request { mandatory: false, ..later });
             }
         }
     }

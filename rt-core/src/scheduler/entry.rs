@@ -76,29 +76,25 @@ impl Scheduler {
         // Without background the refinement counts what keeps workers busy by when it is read.
         let stated = sent < at && self.config.background;
         let sent = if stated { sent } else { at };
-        let most_late = self.most_late();
+        let most_late = stated.then(|| self.most_late());
         let Some(stream) = self.streams.get_mut(id) else {
             return Some(unknown(arrival, sent, sent + self.config.deadline));
         };
         let sent = sent.max(stream.latest);
-        let late = stated && now.since(sent) > most_late;
-        // Perhaps the daemon stood still before it was read. It harms nobody then, whatever its client says, and itself alone.
-        let stood_still = |mut stalls: StallMonitor| stalls.explains(sent, sent + most_late, now);
-        let stalled = late && self.absorbs && self.stalls.clone().is_some_and(stood_still);
         let wanted = sent + within.min(self.config.deadline);
         stream.latest = sent;
         let seq = stream.counts.arrived;
         stream.counts.arrived += 1;
-        if stalled {
-            stream.excused = stream.excused.max(seq + 1);
-        }
-        let (conforms, class) = match late && !stalled {
-            true => self.observe_late(now, id, sent),
-            false if stream.ladder.is_some() => self.observe_levels(now, id, sent, seq),
-            false => match stream.observe(sent) {
-                Some(class) => (true, class),
-                None => self.observe_excess(now, id, sent, seq),
-            },
+        let mut stalled = false;
+        let (conforms, class) = if most_late.is_some_and(|most| now.since(sent) > most) {
+            stalled = self.stood_still(now, id, sent, seq);
+            if stalled { self.observe_levels(now, id, sent, seq) } else { self.observe_late(now, id, sent) }
+        } else if stream.ladder.is_some() {
+            self.observe_levels(now, id, sent, seq)
+        } else if let Some(class) = stream.observe(sent) {
+            (true, class)
+        } else {
+            self.observe_excess(now, id, sent, seq)
         };
         if self.rate_warning.is_some() {
             self.watch_rate(now, id);
@@ -109,12 +105,15 @@ impl Scheduler {
             false => (class, false),
         };
         let class = if class == Class::Mandatory && self.is_demoted() { Class::Demoted } else { class };
-        let counts = class == Class::Mandatory;
-        let class = if stalled { OPTIONAL } else { class as usize };
-        let (mandatory, stalled) = (counts && !stalled, counts && stalled);
+        let (class, stalled) = match stalled {
+            true => (OPTIONAL, class == Class::Mandatory),
+            false => (class as usize, false),
+        };
+        let mandatory = class == MANDATORY;
         // Promises are kept in the order of arrival: nobody comes before others by what it wants.
         let deadline = if class == OPTIONAL { wanted } else { sent + self.config.deadline };
-        let request = |place| Request {
+        let place = 0;
+        let mut request = Request {
             token,
             stream: id,
             seq,
@@ -128,7 +127,7 @@ impl Scheduler {
             place,
         };
         if let Some(reason) = self.refused_for(now, (id, seq), deadline, conforms, class) {
-            return Some(self.refuse(now, request(0), reason));
+            return Some(self.refuse(now, request, reason));
         }
         // In a full queue the oldest of the lowest class gives way, as long as that is none above the new one's.
         let room = !self.waiting.is_full();
@@ -138,13 +137,14 @@ impl Scheduler {
         };
         let Some(place) = place else {
             let reason = if deadline <= now { MissReason::Expired } else { MissReason::QueueFull };
-            return Some(self.refuse(now, request(0), reason));
+            return Some(self.refuse(now, request, reason));
         };
+        request.place = place;
         if !room && let Some(other) = self.waiting.give_way(class) {
             self.give_up(now, other, MissReason::QueueFull);
         }
         // Of those behind the first none expires before it does.
-        if self.waiting.push(class, request(place)) {
+        if self.waiting.push(class, request) {
             self.leads = true;
             if let Some((bound, likely)) = self.pool.quickest() {
                 let time = if class == MANDATORY { bound } else { likely };
@@ -159,7 +159,7 @@ impl Scheduler {
     }
 
     /// Why a request is refused whether or not there is room for it.
-    #[inline]
+    #[inline(always)]
     fn refused_for(
         &mut self,
         now: Instant,
@@ -204,8 +204,21 @@ impl Scheduler {
         (conforms, class)
     }
 
+    /// Whether the daemon perhaps stood still before request number `seq` of `id` was read, which was sent at `sent`. It harms nobody
+    /// then, whatever its client says, and itself alone.
+    #[cold]
+    fn stood_still(&mut self, now: Instant, id: StreamId, sent: Instant, seq: u64) -> bool {
+        let due = sent + self.most_late();
+        let stood_still = |mut stalls: StallMonitor| stalls.explains(sent, due, now);
+        let stalled = self.absorbs && self.stalls.clone().is_some_and(stood_still);
+        if stalled && let Some(stream) = self.streams.get_mut(id) {
+            stream.excused = stream.excused.max(seq + 1);
+        }
+        stalled
+    }
+
     /// Records a request of `id`, sent at `sent`, that was read too late to be promised anything.
-    #[inline(never)]
+    #[cold]
     fn observe_late(&mut self, now: Instant, id: StreamId, sent: Instant) -> (bool, Class) {
         let Some(stream) = self.streams.get_mut(id) else { return (false, Class::Optional) };
         let declared = stream.spec.arrivals().is_some();
@@ -268,7 +281,7 @@ impl Scheduler {
 }
 
 /// A request of a stream that is not there is cancelled.
-#[inline(never)]
+#[cold]
 fn unknown(came: Arrival, arrival: Instant, deadline: Instant) -> Resolution {
     let Arrival { stream, token, class, .. } = came;
     let (wanted, mandatory, stalled, entitled) = (deadline, false, false, false);

@@ -127,7 +127,7 @@ impl Scheduler {
 
     /// A batch that began and was due at these instants ended in time at `now`. While the promises have fallen back for longer ones
     /// it counts if it was one.
-    #[inline(never)]
+    #[cold]
     pub(super) fn note_pace(&mut self, now: Instant, started: Instant, due: Instant) {
         if longer(now.since(started)) > due.since(started) {
             self.keep_down(now);

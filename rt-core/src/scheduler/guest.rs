@@ -64,6 +64,11 @@ impl Scheduler {
         self.waiting.first_deadline(MANDATORY).unwrap_or(NEVER)
     }
 
+    /// Whether a mandatory request waits.
+    pub(crate) fn has_mandatory(&self) -> bool {
+        !self.waiting.is_clear()
+    }
+
     /// Requests waiting that the promises count on.
     #[must_use]
     pub fn waiting_mandatory(&self) -> usize {
@@ -83,10 +88,7 @@ impl Scheduler {
         }
         // What could not be served is to be told of.
         self.changed = true;
-        if !self.form_batch(now, worker) {
-            return None;
-        }
-        Some(self.pool.left(now, worker))
+        self.form_batch(now, worker)
     }
 
     /// Has the variant selected for the batch that `worker` starts: what that takes at most, which is no more than `longest` where
@@ -127,10 +129,7 @@ impl Scheduler {
     /// nothing that waits and nothing is promised for could be served.
     pub(crate) fn take_ahead(&mut self, now: Instant, worker: WorkerId, longest: Span) -> Option<Span> {
         self.changed = true;
-        if !self.form_batch_ahead(now, worker, longest) {
-            return None;
-        }
-        Some(self.pool.left(now, worker))
+        self.form_batch_ahead(now, worker, longest)
     }
 
     /// By when the `nth` mandatory request that waits must be answered, less the guard; the end of time if fewer do.
@@ -216,10 +215,16 @@ impl Scheduler {
         self.is_excused() && self.is_at_rest()
     }
 
-    /// The end of a request that is yet to be told, and whether more are.
+    /// How many ends of requests are yet to be told.
     #[inline]
-    pub(crate) fn tell_end(&mut self) -> (Option<Resolution>, bool) {
-        (self.told.resolved.pop_front(), !self.told.resolved.is_empty())
+    pub(crate) fn untold_ends(&self) -> usize {
+        self.told.resolved.len()
+    }
+
+    /// The first of them, which then is told.
+    #[inline]
+    pub(crate) fn tell_end(&mut self) -> Option<Resolution> {
+        self.told.resolved.pop_front()
     }
 
     /// The batch of another service, number `of`, took longer than it may, which harms this one: `seen` instead of `bound`.

@@ -75,6 +75,7 @@ impl Scheduler {
         let count = self.streams.places();
         self.planner.resize(count);
         self.waiting.resize(count);
+        self.tolerance.resize(count);
         if count > self.to_come.numbers() {
             self.to_come.resize(count);
         }
@@ -83,7 +84,8 @@ impl Scheduler {
     /// Gives every stream but those of `ended` to `next`, with its number, record, word and arrival monitor, and safe
     /// mode as it is; then this one has none. What waits, which nothing was promised for, is cancelled: call
     /// [`Scheduler::poll`] on this one a last time. The caller has tested that the streams are admitted by `next`,
-    /// whose shield and tolerance are to be set anew. Allocates what `next` was not told to [`Scheduler::expect_streams`]. Linear in the streams.
+    /// whose shield and tolerance are to be set anew. Allocates what `next` was not told to [`Scheduler::expect_streams`]. Linear in the streams, of
+    /// which none is touched unless more of its requests can be unanswered than before.
     ///
     /// # Errors
     /// If `next` is not fit, which no waiting mends, or work is left that something was promised for
@@ -135,6 +137,7 @@ impl Scheduler {
         }
         self.planner.forget(slot);
         // Nothing is known of what is left beside it.
+        self.tolerance.set(id.slot, demands.then_some(Span::ZERO));
         self.recount_tolerance();
         self.fallbacks = Fallbacks::default();
         let shield = self.shield.take();
@@ -149,25 +152,24 @@ impl Scheduler {
         next.streams.continue_from(&mut self.streams);
         let unanswered = |of: &Self| (of.life, most_open(&of.config));
         let ((life, open), (life_before, open_before)) = (unanswered(next), unanswered(self));
-        let grows = life > life_before || open > open_before;
-        for stream in next.streams.iter_mut() {
-            // How much room there is for early requests was tested for other workers.
-            stream.tolerance = Span::ZERO;
-            if grows {
+        // Mostly nothing is to be done to any of them.
+        if life > life_before || open > open_before {
+            for stream in next.streams.iter_mut() {
                 stream.outcomes.grow(places(&next.config, &stream.spec, life), &mut next.spare);
             }
         }
+        next.tolerance.continue_from(&self.tolerance);
         next.ledger.continue_from(&mut self.ledger);
         if self.absorbs || next.absorbs {
             next.recount();
         }
-        for stream in next.streams.iter().filter(|stream| stream.spec.demand().is_some()) {
-            next.to_come.set(usize::from(stream.id.slot), stream.earliest());
+        for slot in 0..self.streams.places() {
+            next.to_come.set(slot, self.to_come.at(slot));
         }
         next.stay_demoted(self);
         next.apart = self.apart;
         next.safe_mode.continue_from(now, &self.safe_mode);
-        next.continue_suspensions(now, self.suspensions().0);
+        next.continue_suspensions(now, &self.suspensions);
         // A worker that was lost since it was warmed up is none that the promise was computed with.
         let (alive, all) = next.workers();
         if alive < all {

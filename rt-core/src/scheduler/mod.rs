@@ -169,7 +169,7 @@ impl Scheduler {
             given_up: Vec::with_capacity(config.queue),
             safe_mode: SafeMode::new(config.safe_mode),
             suspensions: Suspensions::new(config.streams),
-            tolerance: Tolerance::default(),
+            tolerance: Tolerance::new(config.streams),
             aftermath: CarryIn::None,
             carry_in: CarryIn::None,
             clears: 0,
@@ -224,19 +224,16 @@ impl Scheduler {
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
         let Some((started, due, reported)) = self.pool.end(now, worker) else { return };
         self.changed |= !self.is_indifferent();
-        match ran {
-            Ran::Failed(time) => {
-                self.note_end(now, (started, due, reported), time);
-                self.batch_failed(now, Self::kinds_of(self.pool.batch(worker)));
-                self.end_batch(now, worker, |_| Outcome::Missed(MissReason::EngineFailed));
-            }
-            Ran::Done(time) => {
-                self.note_end(now, (started, due, reported), time);
-                self.end_batch(now, worker, |request| match now > request.wanted {
-                    true => Outcome::Missed(MissReason::Late),
-                    false => Outcome::Served,
-                });
-            }
+        let (Ran::Done(time) | Ran::Failed(time)) = ran;
+        self.note_end(now, (started, due, reported), time);
+        if matches!(ran, Ran::Failed(_)) {
+            self.batch_failed(now, Self::kinds_of(self.pool.batch(worker)));
+            self.end_batch(now, worker, |_| Outcome::Missed(MissReason::EngineFailed));
+        } else {
+            self.end_batch(now, worker, |request| match now > request.wanted {
+                true => Outcome::Missed(MissReason::Late),
+                false => Outcome::Served,
+            });
         }
         self.arm(now, now);
     }
@@ -253,7 +250,7 @@ impl Scheduler {
     }
 
     /// A batch that began and was due at these instants ends `now`, later than it should, after the engine ran for `time`.
-    #[inline(never)]
+    #[cold]
     fn ended_late(&mut self, now: Instant, (started, due, reported): (Instant, Instant, bool), time: Span) {
         let (bound, held) = (due.since(started), now.since(started));
         self.overruns += u64::from(time > bound);
@@ -340,7 +337,7 @@ impl Scheduler {
     #[must_use]
     pub fn stream_counts(&self, id: StreamId) -> Option<(StreamCounts, Option<u32>)> {
         let stream = self.streams.get(id)?;
-        Some((stream.counts, stream.left))
+        Some((stream.counts, stream.outcomes.monitor.told_left()))
     }
 
     /// Batches that have ended so far and whose engine took longer than it may, also where that broke no assumption: within what the

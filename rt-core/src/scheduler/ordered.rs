@@ -22,6 +22,8 @@ pub(crate) struct Ordered {
     gaps: VecDeque<u64>,
     /// The number of the first place: so many have left in front.
     front: u64,
+    /// No deadline is later.
+    latest: Instant,
     /// Places beside gaps, at most; and gaps.
     room: usize,
 }
@@ -30,7 +32,7 @@ impl Ordered {
     /// Empty, with room for so many. Allocates.
     pub(crate) fn new(room: usize) -> Self {
         let (places, gaps) = (VecDeque::with_capacity(2 * room), VecDeque::with_capacity(room));
-        Self { places, gaps, front: 0, room }
+        Self { places, gaps, front: 0, latest: Instant::ZERO, room }
     }
 
     #[inline]
@@ -74,14 +76,12 @@ impl Ordered {
     /// Takes in a request, behind those with the same deadline; there is room. Whether it is the first now.
     #[inline(always)]
     pub(crate) fn push(&mut self, request: Request) -> bool {
-        match self.places.back() {
-            Some(last) if last.deadline > request.deadline => self.insert(request) == 0,
-            last => {
-                let first = last.is_none();
-                self.places.push_back(request);
-                first
-            }
+        if request.deadline < self.latest {
+            return self.insert(request) == 0;
         }
+        let first = self.places.is_empty();
+        self.push_back(request);
+        first
     }
 
     /// The same, but among those with the same deadline by the numbers of their places, which go round.
@@ -92,10 +92,16 @@ impl Ordered {
             other.deadline < request.deadline || alike && later
         };
         if self.places.back().is_none_or(is_before) {
-            self.places.push_back(request);
+            self.push_back(request);
         } else {
             self.insert_at(self.places.partition_point(is_before), request);
         }
+    }
+
+    #[inline(always)]
+    fn push_back(&mut self, request: Request) {
+        self.latest = self.latest.max(request.deadline);
+        self.places.push_back(request);
     }
 
     /// Takes the first.
@@ -139,15 +145,16 @@ impl Ordered {
         Some(request)
     }
 
-    /// Puts a request in its place among those that have later deadlines: that place.
-    #[inline(never)]
-    fn insert(&mut self, request: Request) -> usize {
+    /// Puts a request in its place, behind those with the same deadline: that place.
+    #[cold]
+    pub(crate) fn insert(&mut self, request: Request) -> usize {
         let place = self.places.partition_point(|other| other.deadline <= request.deadline);
         self.insert_at(place, request);
         place
     }
 
     fn insert_at(&mut self, place: usize, request: Request) {
+        self.latest = self.latest.max(request.deadline);
         self.places.insert(place, request);
         self.shift(place, |gap| gap + 1);
     }
@@ -272,7 +279,7 @@ mod tests {
                     0..4 if list.len() < ROOM => {
                         let new = request(seq as u64, at);
                         list.insert(list.partition_point(|other| other.deadline <= new.deadline), new);
-                        let first = queue.push(new);
+                        let first = if what == 0 { queue.insert(new) == 0 } else { queue.push(new) };
                         prop_assert_eq!(first, list[0] == new);
                     }
                     0..4 => {}

@@ -204,9 +204,9 @@ impl Pool {
         Some(told)
     }
 
-    /// `worker`, which is free, starts its batch: whether it may take longer than a full one.
+    /// `worker`, which is free, starts its batch: what it takes at most, and whether that is longer than a full one.
     #[inline(always)]
-    pub(crate) fn start(&mut self, now: Instant, worker: WorkerId) -> bool {
+    pub(crate) fn start(&mut self, now: Instant, worker: WorkerId) -> (Span, bool) {
         let w = &mut self.workers[worker];
         let alike = &mut self.kinds[w.kind];
         let time = alike.kind.workers.profile.bound(w.batch.len());
@@ -221,7 +221,7 @@ impl Pool {
         w.state = State::Busy { started: now, due, reported: false };
         w.variant = 0;
         self.running += w.batch.len();
-        long
+        (time, long)
     }
 
     /// `worker` has longer than it had: until `due`, if that is later.

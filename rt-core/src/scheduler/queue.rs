@@ -90,11 +90,14 @@ impl Waiting {
     /// Takes in a request; there is room. Whether it is the first of its class now.
     #[inline(always)]
     pub(crate) fn push(&mut self, class: usize, request: Request) -> bool {
-        self.len += 1;
-        if class == DEMOTED {
-            self.demoted[usize::from(request.stream.slot)] += 1;
-        }
+        self.came(class, &request);
         self.classes[class].push(request)
+    }
+
+    /// Takes in one that waited before, in whichever class; there is room.
+    pub(crate) fn put(&mut self, class: usize, request: Request) {
+        self.came(class, &request);
+        self.classes[class].insert(request);
     }
 
     /// Takes in a request of a stage behind the first, see [`Ordered::push_by_place`]; there is room.
@@ -136,6 +139,14 @@ impl Waiting {
         let request = self.classes[class].remove(index)?;
         self.taken(class, &request);
         Some(request)
+    }
+
+    #[inline(always)]
+    fn came(&mut self, class: usize, request: &Request) {
+        self.len += 1;
+        if class == DEMOTED {
+            self.demoted[usize::from(request.stream.slot)] += 1;
+        }
     }
 
     fn taken(&mut self, class: usize, request: &Request) {

@@ -22,6 +22,7 @@ pub struct Newcomer {
     stream: Box<Stream>,
     shield: Option<Arc<Shield>>,
     version: Option<u64>,
+    tolerance: Span,
     fallbacks: Fallbacks,
 }
 
@@ -171,6 +172,7 @@ impl Newcomer {
             stream: Box::new(Stream::new(spec, density, places)),
             shield: None,
             version: None,
+            tolerance: Span::ZERO,
             fallbacks: Fallbacks::default(),
         }
     }
@@ -201,7 +203,7 @@ impl Newcomer {
     /// ([`crate::System::tolerance`]). More than the configuration has is none.
     #[must_use]
     pub fn tolerant(mut self, config: &SchedulerConfig, tolerance: Span) -> Self {
-        self.stream.tolerance = tolerance.min(config.most_early());
+        self.tolerance = tolerance.min(config.most_early());
         self
     }
 }
@@ -232,7 +234,7 @@ impl Scheduler {
     /// # Errors
     /// If the configured number of streams is reached, or it is background and none is served.
     pub fn try_add_stream(&mut self, now: Instant, newcomer: Newcomer) -> Result<Joined, StreamError> {
-        let Newcomer { stream, shield, version, fallbacks } = newcomer;
+        let Newcomer { stream, shield, version, tolerance, fallbacks } = newcomer;
         let mut new = None;
         if self.streams.len() >= self.config.streams {
             return Err(StreamError::Limit { limit: self.config.streams });
@@ -245,7 +247,7 @@ impl Scheduler {
         }
         let demands = stream.spec.demand().is_some();
         if demands && version.is_some_and(|version| !self.ledger.is_current(version)) {
-            return Ok(Joined::Stale(Newcomer { stream, shield, version, fallbacks }));
+            return Ok(Joined::Stale(Newcomer { stream, shield, version, tolerance, fallbacks }));
         }
         let counted = self.shield.as_ref().is_some_and(|shield| {
             self.ledger.alike(&stream.spec, stream.digest) < shield.counts_alike(&stream.spec, stream.digest)
@@ -255,15 +257,15 @@ impl Scheduler {
             let fallen = self.fallen.is_some();
             let vouched = counted && self.config.background && !fallen && self.is_vouched(now);
             let fits = self.is_ready(now, shield.as_deref().filter(|_| !fallen)) && self.is_borne(fallbacks);
-            let calm = self.tolerance.may_be(stream.tolerance);
+            let calm = self.tolerance.may_be(tolerance);
             if !(vouched || fits) || !calm || self.ledger.departed() >= self.config.streams {
                 self.awaited = true;
-                return Ok(Joined::Wait(Newcomer { stream, shield, version, fallbacks }));
+                return Ok(Joined::Wait(Newcomer { stream, shield, version, tolerance, fallbacks }));
             }
             new = shield.filter(|_| fits);
         }
         if demands {
-            self.tolerance.join(stream.tolerance, self.ledger.is_empty());
+            self.tolerance.join(tolerance, self.ledger.is_empty());
             self.join_fallbacks(fallbacks);
         }
         self.ledger.join(&stream.spec, stream.digest);
@@ -273,6 +275,7 @@ impl Scheduler {
         self.planner.forget(usize::from(id.slot));
         if demands {
             self.to_come.set(usize::from(id.slot), Instant::ZERO);
+            self.tolerance.set(id.slot, Some(tolerance));
             self.hold_newcomer(now, id.slot);
         }
         (self.awaited, self.changed) = (false, true);
@@ -320,6 +323,7 @@ impl Scheduler {
         self.cancel(id);
         self.end_suspension(id);
         self.to_come.remove(usize::from(id.slot));
+        self.tolerance.set(id.slot, None);
         let stream = self.streams.remove(id);
         let digest = stream.as_ref().map_or(0, |stream| stream.digest);
         self.ledger.depart(&spec, digest, self.waiting.is_clear() && self.guest.is_none());

@@ -221,12 +221,13 @@ impl Scheduler {
     }
 
     /// Goes on with the suspensions of another scheduler, whose streams have moved here.
-    pub(super) fn continue_suspensions(&mut self, now: Instant, sequence: u64) {
-        self.suspensions.sequence = sequence;
-        let suspended = |stream: &&mut crate::stream::Stream| (stream.state().0, stream.told) != NORMAL;
-        for stream in self.streams.iter_mut().filter(suspended) {
-            self.suspensions.list(stream.id.slot);
+    pub(super) fn continue_suspensions(&mut self, now: Instant, before: &Suspensions) {
+        self.suspensions.sequence = before.sequence;
+        for &slot in &before.listed {
+            let stream = self.streams.at(slot).filter(|stream| (stream.state().0, stream.told) != NORMAL);
+            let Some(stream) = stream else { continue };
             self.suspensions.count += usize::from(stream.suspended.is_some());
+            self.suspensions.list(slot);
         }
         if !self.suspensions.listed.is_empty() {
             self.look_again(now);

@@ -13,13 +13,17 @@
 //! of what came before. *When it may grow.* The load is less once those that departed count no longer; the shield stays as
 //! it is. What long batches have left was safe for as much as the shield that is set was made for, or is no longer in the way.
 
+use alloc::vec::Vec;
+
 use super::Scheduler;
 use super::carry_in::CarryIn;
 use crate::time::Span;
 
 /// See the module. Nothing is tolerated before anything is promised.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Tolerance {
+    /// By the place of each stream that demands something: what its admission left, for it and for all that were there then.
+    left: Vec<Option<Span>>,
     /// What admission leaves.
     admitted: Span,
     /// What the shield was made for; anything if there is none.
@@ -31,6 +35,28 @@ pub(super) struct Tolerance {
 }
 
 impl Tolerance {
+    /// Of so many streams at most. Allocates.
+    pub(super) fn new(streams: usize) -> Self {
+        let left = alloc::vec![None; streams];
+        Self { left, admitted: Span::ZERO, reserve: None, strained: Span::ZERO, stale: false }
+    }
+
+    /// For so many streams, or more. Allocates.
+    pub(super) fn resize(&mut self, streams: usize) {
+        self.left.resize(streams.max(self.left.len()), None);
+    }
+
+    /// What the admission of the stream in a place left, or that there is none that demands anything.
+    pub(super) fn set(&mut self, place: u16, left: Option<Span>) {
+        self.left[usize::from(place)] = left;
+    }
+
+    /// The streams of another one go on here, in the same places: how much room there is was tested for other workers.
+    pub(super) fn continue_from(&mut self, other: &Self) {
+        let same = other.left.iter().map(|left| left.map(|_| Span::ZERO));
+        self.left.iter_mut().zip(same).for_each(|(left, from)| *left = from);
+    }
+
     fn present(&self) -> Span {
         self.reserve.map_or(self.admitted, |reserve| reserve.min(self.admitted))
     }
@@ -70,7 +96,7 @@ impl Scheduler {
     /// [`Newcomer::tolerant`](crate::Newcomer::tolerant): for those that came without, before any request did or with a takeover.
     pub fn set_tolerance(&mut self, tolerance: Span) {
         let tolerance = tolerance.min(self.config.most_early());
-        self.streams.iter_mut().for_each(|stream| stream.tolerance = tolerance);
+        self.tolerance.left.iter_mut().flatten().for_each(|left| *left = tolerance);
         self.recount_tolerance();
     }
 
@@ -102,8 +128,7 @@ impl Scheduler {
     /// Linear in the streams.
     #[inline(never)]
     pub(super) fn recount_tolerance(&mut self) {
-        let promised = self.streams.iter().filter(|stream| stream.spec.demand().is_some());
-        self.tolerance.admitted = promised.map(|stream| stream.tolerance).min().unwrap_or(Span::ZERO);
+        self.tolerance.admitted = self.tolerance.left.iter().flatten().min().copied().unwrap_or(Span::ZERO);
         self.tolerance.stale = false;
     }
 }

@@ -79,7 +79,7 @@ impl Scheduler {
     }
 
     /// Whether a batch that ends now is late by a stall that was declared.
-    #[inline(never)]
+    #[cold]
     pub(super) fn has_stalled(&mut self, started: Instant, due: Instant, now: Instant) -> bool {
         self.stalls.as_mut().is_some_and(|stalls| stalls.explains(started, due, now))
     }

@@ -106,7 +106,7 @@ impl Device {
             Some((first - scheduler.config().guard, service, time))
         };
         let all = 0..if self.quiet { 0 } else { self.schedulers.len() };
-        all.filter(waits).filter_map(of).filter(|&(first, ..)| first < self.due.instant())
+        all.filter(waits).filter_map(of).filter(|&(first, ..)| first < self.expected.instant().due)
     }
 
     /// How long a batch may take that goes before what is mandatory and waits; 0 if that is below `least`.

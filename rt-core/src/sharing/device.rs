@@ -8,12 +8,30 @@ use super::shield::SharedShield;
 use super::types::{DeviceAction, DeviceConfig, DeviceError};
 use super::{MAX_SERVICES, Rule};
 use crate::admission::Dispatch;
-use crate::scheduler::earliest::Earliest;
+use crate::scheduler::earliest::{Earliest, When};
 use crate::scheduler::{Action, Arrival, Ran, Resolution, Scheduler, WorkerId};
 use crate::time::{Instant, Span};
 
 /// The end of time.
 pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
+/// When something is to happen to a service.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Expected {
+    /// The earliest mandatory request that waits must be answered, less the guard.
+    pub(super) due: Instant,
+    /// Its scheduler has something to do if nothing happens to it before.
+    wake: Instant,
+}
+
+impl When for Expected {
+    const NEVER: Self = Self { due: NEVER, wake: NEVER };
+
+    #[inline(always)]
+    fn earlier(self, other: Self) -> Self {
+        Self { due: self.due.min(other.due), wake: self.wake.min(other.wake) }
+    }
+}
 
 /// The schedulers of several services on the same workers.
 ///
@@ -30,10 +48,8 @@ pub struct Device {
     pub(super) schedulers: Vec<Scheduler>,
     pub(super) crew: Crew,
     line: Line,
-    /// Of each service of which a mandatory request waits: when the earliest must be answered.
-    pub(super) due: Earliest,
-    /// Of each service, when its scheduler has something to do if nothing happens to it before.
-    wake: Earliest,
+    /// Of each service.
+    pub(super) expected: Earliest<Expected>,
     /// Services, a bit each: those that something has happened to since they were polled, those of which anything waits, those
     /// that wait for nothing mandatory to wait.
     pub(super) touched: u64,
@@ -99,8 +115,7 @@ impl Device {
             schedulers,
             crew: Crew::new(workers, count, overrun_margin),
             line: Line::default(),
-            due: Earliest::new(count),
-            wake: Earliest::new(count),
+            expected: Earliest::new(count),
             touched: 0,
             waiting: 0,
             unclear: 0,
@@ -158,6 +173,7 @@ impl Device {
     }
 
     /// [`Scheduler::handle_arrival`] of a request for `service`.
+    #[inline]
     pub fn handle_arrival(&mut self, now: Instant, service: usize, arrival: Arrival) -> Option<Resolution> {
         let within = self.schedulers[service].config().deadline;
         self.handle_wanted(now, service, arrival, (arrival.at, within), true)
@@ -205,7 +221,8 @@ impl Device {
         match scheduler.rest_after_end(now) {
             Some(moved) if self.touched & bit == 0 => {
                 if moved {
-                    self.wake.set(ended.service, scheduler.next_wake(now));
+                    let (due, wake) = (self.expected.at(ended.service).due, scheduler.next_wake(now));
+                    self.expected.set(ended.service, Expected { due, wake });
                 }
                 self.telling |= bit;
             }
@@ -217,7 +234,8 @@ impl Device {
             self.tell_others(now, ended);
             self.demote(now, ended, false);
         }
-        self.arm(now);
+        // Its worker is free since now, or another was before.
+        self.armed = self.armed.min(now);
     }
 
     /// Takes in that a worker is gone, for all services.
@@ -252,11 +270,11 @@ impl Device {
     #[inline(never)]
     fn tell(&mut self, now: Instant) -> DeviceAction {
         let service = self.telling.trailing_zeros() as usize;
-        let (told, more) = self.schedulers[service].tell_end();
-        if !more {
+        let scheduler = &mut self.schedulers[service];
+        if scheduler.untold_ends() <= 1 {
             self.telling &= self.telling - 1;
         }
-        match told {
+        match scheduler.tell_end() {
             Some(resolution) => DeviceAction::Resolve(service, resolution),
             None => self.decide(now),
         }
@@ -265,14 +283,14 @@ impl Device {
     /// Whether there is nothing to do as all workers are busy, nothing has happened and all are on time.
     #[inline]
     fn is_busy(&self, now: Instant) -> bool {
-        let rest = self.touched == 0 && self.armed == NEVER && now < self.wake.instant();
+        let rest = self.touched == 0 && self.armed == NEVER && now < self.expected.instant().wake;
         rest && self.unclear == 0 && !self.ahead && self.crew.is_busy(now)
     }
 
     /// There is nothing to do before something happens, or time brings something about.
     #[inline]
     fn wait(&self, now: Instant) -> DeviceAction {
-        let next = self.wake.instant().min(self.crew.alarm(now));
+        let next = self.expected.instant().wake.min(self.crew.alarm(now));
         DeviceAction::WakeAt((next < NEVER).then_some(next))
     }
 
@@ -313,10 +331,10 @@ impl Device {
         if self.touched != 0 {
             return Some(self.touched.trailing_zeros() as usize);
         }
-        if self.wake.instant() > now {
+        if self.expected.instant().wake > now {
             return None;
         }
-        let (_, service) = self.wake.earliest()?;
+        let (_, service) = self.expected.earliest_of(|of| of.wake)?;
         self.touched |= 1 << service;
         Some(service)
     }
@@ -329,10 +347,10 @@ impl Device {
         if self.rule == Rule::Turns {
             self.line.set(service, first < NEVER);
         }
-        self.wake.set(service, wake);
         self.touched &= !bit;
         // Of all services the one that must answer first goes first, dispatch as late as each allows for.
-        self.due.set(service, if first < NEVER { first - scheduler.config().guard } else { NEVER });
+        let due = if first < NEVER { first - scheduler.config().guard } else { NEVER };
+        self.expected.set(service, Expected { due, wake });
         let waits = scheduler.waiting() > 0;
         if waits && self.waiting & bit == 0 {
             // Who had nothing to be served has no claim on what others got meanwhile.
@@ -348,15 +366,15 @@ impl Device {
     fn is_known(&self, service: usize, wake: Instant) -> bool {
         let scheduler = &self.schedulers[service];
         let bits = [(self.waiting, scheduler.waiting() > 0), (self.unclear, scheduler.awaits_clear())];
-        let known = (self.wake.at(service), self.due.at(service));
-        known == (wake, scheduler.nth_due(0)) && bits.iter().all(|&(of, is)| (of >> service & 1 == 1) == is)
+        self.expected.at(service) == Expected { due: scheduler.nth_due(0), wake }
+            && bits.iter().all(|&(of, is)| (of >> service & 1 == 1) == is)
     }
 
     /// Notes whether a mandatory request of `service` waits.
     #[inline(always)]
     pub(super) fn note_mandatory(&mut self, service: usize) {
         if self.rule == Rule::Turns {
-            self.line.set(service, self.schedulers[service].first_mandatory() < NEVER);
+            self.line.set(service, self.schedulers[service].has_mandatory());
         }
     }
 
@@ -371,7 +389,7 @@ impl Device {
     /// Where nothing mandatory waits for anyone, and every worker is free within the longest batch, tells those that wait for
     /// it; whether there are such.
     fn clear(&mut self, now: Instant) -> bool {
-        if self.due.instant() < NEVER || !self.crew.is_prompt(now, self.longest) {
+        if self.expected.instant().due < NEVER || !self.crew.is_prompt(now, self.longest) {
             return false;
         }
         self.crew.calm();
@@ -393,7 +411,7 @@ impl Device {
     fn start(&mut self, now: Instant) -> Option<Result<DeviceAction, ()>> {
         let worker = self.crew.first_free()?;
         let next = match self.rule {
-            Rule::Earliest => self.due.earliest().map(|(_, service)| service),
+            Rule::Earliest => self.expected.earliest_of(|of| of.due).map(|(_, service)| service),
             Rule::Turns => self.line.first(),
         };
         if let Some(next) = next
@@ -410,7 +428,7 @@ impl Device {
             return Some(Err(()));
         };
         if !background && self.rule == Rule::Turns {
-            self.line.served(self.turns[service], scheduler.first_mandatory() < NEVER);
+            self.line.served(self.turns[service], scheduler.has_mandatory());
         }
         let mut time = time;
         if scheduler.selector().is_some() {

@@ -20,14 +20,20 @@ impl Line {
 
     /// Whether something mandatory of `service` waits now: it joins at the end if nothing did before, and leaves if nothing
     /// does any more.
+    #[inline(always)]
     pub(super) fn set(&mut self, service: usize, waits: bool) {
-        let bit = 1 << service;
-        let waited = self.members & bit != 0;
-        self.members = if waits { self.members | bit } else { self.members & !bit };
-        match (waited, waits) {
-            (false, true) => drop(self.services.push_back(service as u8)),
-            (true, false) => self.leave(service),
-            _ => {}
+        if (self.members >> service & 1 == 1) != waits {
+            self.change(service, waits);
+        }
+    }
+
+    #[inline(never)]
+    fn change(&mut self, service: usize, waits: bool) {
+        self.members ^= 1 << service;
+        if waits {
+            let _ = self.services.push_back(service as u8);
+        } else {
+            self.leave(service);
         }
     }
 

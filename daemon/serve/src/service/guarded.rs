@@ -49,7 +49,7 @@ impl Guarded {
         let workers = Arc::new(WorkerViews::new(dispatcher.worker_count()));
         let stages = dispatcher.staged().map_or(0, |staged| staged.waiting_at().count());
         let member = |service| Member {
-            names: Names::with_capacity(dispatcher.service(service).config().streams),
+            names: Arc::new(Names::with_capacity(dispatcher.service(service).config().streams)),
             open: 0,
             suspensions: 0,
             view: Arc::new(ServiceView::new(Arc::clone(&workers), stages)),
@@ -113,7 +113,7 @@ impl Held<'_> {
         let sent = meant.sent.unwrap_or(arrival.at).min(arrival.at);
         let request = (self.service, arrival.of_class(meant.class));
         let refused = self.core.dispatcher.handle_wanted(now, request, (sent, meant.within), room);
-        if let Some(view) = self.names().present(arrival.stream) {
+        if let Some(view) = self.core.services[self.service].names.present(arrival.stream) {
             view.pace.came(sent);
         }
         let own = &mut self.core.services[self.service];
@@ -309,11 +309,19 @@ impl Held<'_> {
             successor.turn_to(to);
             // Until now nobody waited for it.
             successor.core.services[to].view.forget_hold();
-            // What is still to be told of what was cancelled is told by these names.
-            successor.names().clone_from(&self.core.services[service].names);
+            // What is still to be told of what was cancelled is told by these names, until they are let go of.
+            successor.core.services[to].names = Arc::clone(&self.core.services[service].names);
             ended.iter().for_each(|&id| successor.forget(id));
         }
         Ok(())
+    }
+
+    /// Lets go of the names of streams that have gone on elsewhere, unless safe mode is about them. As long as two have them, a
+    /// change by one is a copy of all.
+    pub(super) fn let_names_go(&mut self) {
+        let evidence: Vec<_> = self.safe_mode().streams().collect();
+        let names = &mut self.core.services[self.service].names;
+        *names = Arc::new(names.only(&evidence));
     }
 
     /// Shows what has become of these streams.
@@ -328,7 +336,7 @@ impl Held<'_> {
     }
 
     fn names(&mut self) -> &mut Names {
-        &mut self.core.services[self.service].names
+        Arc::make_mut(&mut self.core.services[self.service].names)
     }
 
     /// Lets go of the name of a stream that has gone, unless safe mode is about it.

@@ -37,6 +37,12 @@ impl Names {
         self.present.get(&id).or_else(past)
     }
 
+    /// The same of these streams alone, as of such that have gone.
+    pub(super) fn only(&self, ids: &[StreamId]) -> Self {
+        let found = |&id: &StreamId| Some((id, Arc::clone(self.get(id)?)));
+        Self { present: HashMap::new(), past: ids.iter().filter_map(found).collect() }
+    }
+
     /// Takes out a stream that has gone. Of all those gone the names stay of whichever are among `evidence`, the
     /// streams that safe mode is about now.
     pub(super) fn remove(&mut self, id: StreamId, evidence: &[StreamId]) {
@@ -67,6 +73,7 @@ mod tests {
             |names: &Names| ids.map(|id| names.get(id).map_or(String::new(), |view| view.name.clone()));
         assert_eq!(named(&names), ["a", "", "c"]);
         assert!(names.present(ids[0]).is_none() && names.present(ids[2]).is_some());
+        assert_eq!(named(&names.only(&ids[..1])), ["a", "", ""]);
         // Once safe mode is about something else, the next to go takes it along.
         names.remove(ids[2], &ids[2..]);
         assert_eq!(named(&names), ["", "", "c"]);

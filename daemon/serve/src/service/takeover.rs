@@ -178,6 +178,7 @@ impl Service {
             let names: Vec<_> = old.iter().map(|service| service.name()).collect();
             return Err(format!("{}: {reason}", names.join(", ")));
         }
+        old.iter().for_each(|service| service.scheduler().let_names_go());
         for next in next {
             let leftovers = next.scheduler().leftovers();
             drop(leftovers);

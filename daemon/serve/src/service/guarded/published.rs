@@ -16,8 +16,8 @@ pub(super) struct Core {
 
 /// What is known of a service beside its scheduler.
 pub(super) struct Member {
-    /// Of its streams.
-    pub(super) names: Names,
+    /// Of its streams; for an instant also those of who takes over.
+    pub(super) names: Arc<Names>,
     /// Requests taken in and not resolved.
     pub(super) open: usize,
     /// How often suspensions had begun or ended when that was published last.
