@@ -113,6 +113,7 @@ fn pipeline(queue: usize, streams: usize) -> (PipelineConfig, [StreamSpec; 2]) {
     let config = PipelineConfig {
         deadline: Span::from_nanos(8 * P),
         guard: Span::ZERO,
+        stalls: None,
         stages: vec![stage(Parents::NONE, 1, 1, 2, P / 2), stage(Parents::each([0]), 4, 2, 4, P)],
         queue,
         streams,

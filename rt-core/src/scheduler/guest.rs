@@ -262,8 +262,9 @@ impl Scheduler {
     /// Dispatch came `delay` late, on workers that others share.
     pub(crate) fn was_late(&mut self, now: Instant, delay: Span) {
         self.worst_delay = self.worst_delay.max(delay);
-        if delay > self.most_late() {
-            self.raise_late(now, self.most_late(), delay);
+        let (since, guard) = (now - delay, self.most_late());
+        if delay > guard && !self.has_stalled(since, since + guard, now) {
+            self.raise_late(now, guard, delay);
         }
     }
 

@@ -76,6 +76,11 @@ impl Promise {
     pub(super) fn stalls(&self) -> Option<Stalls> {
         self.stalls
     }
+
+    /// The same where constraints cannot absorb stalls.
+    pub(super) fn held_by_deadline(self) -> Self {
+        Self { stalls_held_by: HeldBy::Deadline, ..self }
+    }
 }
 
 impl Check<'_> {
