@@ -49,6 +49,7 @@ fn nothing_is_allocated_while_services_share_a_worker() {
         let sharing = Sharing {
             workers: 1,
             guard: Span::ZERO,
+            stalls: None,
             longest: span(300),
             rule,
             services: vec![of(200, 1_500), of(300, 2_500)],

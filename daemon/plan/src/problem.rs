@@ -29,6 +29,7 @@ pub fn problem_of_device<'a>(
     SharedProblem::from_raw(shared::raw::SharedProblem {
         unit: raw::Unit::Ns,
         background: true,
+        stalls: device.stalls.map(stalls),
         workers: shared::raw::Workers { count: device.workers },
         rule: match device.rule {
             None => "auto",

@@ -45,6 +45,9 @@ fn print_device(device: &DevicePlan) {
         Rule::Turns => "in turns (Theorem T)",
     };
     say!("device {}: {} worker(s) for {}, {rule}", config.name, config.workers, services.join(", "));
+    if let Some(stalls) = &config.stalls {
+        say!("  of each deadline {} are kept for stalls: {}", stalls.reserve(), declared(stalls));
+    }
     for (name, service) in services.iter().zip(&sharing.services) {
         let turn = match sharing.rule {
             Rule::Earliest => String::new(),

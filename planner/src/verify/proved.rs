@@ -102,6 +102,10 @@ impl Prover {
         let first = certificate.claims.len();
         let mut alone = Vec::new();
         for (i, shared) in certificate.shared.iter().enumerate().filter(|(_, claim)| promises(claim)) {
+            if shared.problem.stalls.is_some() {
+                unproved.push(Unproved { claim: first + i, reason: STALLED });
+                continue;
+            }
             alone.push((first + i, "shared", shared_line(shared)?));
         }
         let promises = |rule| rule != PipelineReason::NothingPromised;

@@ -243,7 +243,7 @@ impl Pipeline {
             let next = curve.next_rise();
             if horizon.is_over(next.as_nanos(), length, sources) {
                 let admission = self.answer(&tables, &responses, latest)?;
-                self.check_stalls(&mut tables, &load)?;
+                self.check_stalls(&mut tables, &load, horizon.catches_up())?;
                 return Ok(admission);
             }
             curve.rise();

@@ -292,7 +292,9 @@ impl PipelineScheduler {
     pub fn poll(&mut self, now: Instant) -> PipelineAction {
         if self.armed < now {
             let delay = now.since(core::mem::replace(&mut self.armed, NEVER));
-            self.first.was_late(now, delay);
+            let guard = self.pipeline.guard;
+            let stalled = delay > guard && self.first.has_stalled(now - delay, now - delay + guard, now);
+            self.first.was_late(now, delay, stalled);
         }
         self.report_overruns(now);
         loop {

@@ -27,10 +27,16 @@ impl Pipeline {
     }
 
     /// Whether no more stalls can meet one source than one window has.
-    pub(super) fn check_stalls(&self, tables: &mut Tables, load: &Load) -> Result<(), PipelineError> {
+    pub(super) fn check_stalls(
+        &self,
+        tables: &mut Tables,
+        load: &Load,
+        catches_up: bool,
+    ) -> Result<(), PipelineError> {
         let Some(stalls) = self.stalls else { return Ok(()) };
         let window = stalls.window();
-        match self.busy(tables, load, window.max(LONGEST_BUSY)) {
+        let busy = catches_up.then(|| self.busy(tables, load, window.max(LONGEST_BUSY)));
+        match busy.flatten() {
             Some(busy) if busy + self.deadline + stalls.length() <= window => Ok(()),
             busy => {
                 let needed = busy.map_or(MAX_SPAN, |busy| busy + self.deadline + stalls.length());

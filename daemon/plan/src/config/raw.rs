@@ -51,6 +51,7 @@ pub(super) struct Device {
     pub(super) ahead: bool,
     #[serde(default = "four_gib")]
     pub(super) max_memory: u64,
+    pub(super) stalls: Option<Stalls>,
     pub(super) record: Option<PathBuf>,
     pub(super) record_limit: Option<u64>,
 }

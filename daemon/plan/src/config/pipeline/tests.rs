@@ -151,11 +151,7 @@ fn every_refusal_names_field_value_and_limit() {
             8,
             "pipeline[0].stalls.by = \"constraints\": constraints absorb stalls of a service",
         ),
-        (
-            of_pipeline("stalls = { at-most = 1, in = \"1s\", of = \"1s\" }"),
-            8,
-            "pipeline[0].stalls.of = 1s",
-        ),
+        (of_pipeline("stalls = { at-most = 1, in = \"1s\", of = \"1s\" }"), 8, "pipeline[0].stalls.of = 1s"),
         (
             of_pipeline("device = \"d\""),
             8,
