@@ -94,22 +94,22 @@ fn never_later_than_said(draw: Draw, (late, rare): (u8, bool), (count, limit): (
 
 #[test]
 fn no_source_takes_longer_than_said_through_stalls() {
-    never_later_than_said(Pipeline::draw, (0, false), (instances(24), 60_000), 31);
+    never_later_than_said(Pipeline::draw, (0, false), (instances(16), 60_000), 31);
 }
 
 #[test]
 fn so_it_is_where_dispatch_is_late() {
-    never_later_than_said(Pipeline::draw, (1, false), (instances(6), 250_000), 32);
+    never_later_than_said(Pipeline::draw, (1, false), (instances(5), 200_000), 32);
 }
 
 #[test]
 fn so_it_is_through_merges_and_joins() {
-    never_later_than_said(Pipeline::draw_graph, (0, false), (instances(15), 60_000), 33);
+    never_later_than_said(Pipeline::draw_graph, (0, false), (instances(14), 60_000), 33);
 }
 
 #[test]
 fn so_it_is_where_stalls_come_as_often_as_they_may() {
-    never_later_than_said(Pipeline::draw, (0, true), (instances(8), 200_000), 34);
+    never_later_than_said(Pipeline::draw, (0, true), (instances(6), 200_000), 34);
 }
 
 /// Every way in which sources may come in so many ticks within the declaration, one that nothing is promised for in each, and the stream
@@ -118,7 +118,7 @@ fn so_it_is_where_stalls_come_as_often_as_they_may() {
 #[test]
 fn no_mandatory_source_is_missed_whatever_an_adversary_does_with_a_stall() {
     let (mut dice, mut stalled, mut longs, mut ticks) = (Dice(35), 0, 0, 0);
-    let count = instances(40);
+    let count = instances(24);
     for seed in 0..count as u64 {
         let (config, small, spec) = loop {
             let (small, spec, _) = drawn_by(tree_or_graph(seed), &mut dice, 0);
@@ -129,7 +129,7 @@ fn no_mandatory_source_is_missed_whatever_an_adversary_does_with_a_stall() {
             }
         };
         let Bound::Window { count, length } = small.stream.bounds[0] else { panic!("a window") };
-        ticks += exhaust(1, 10_000, |ticks, choices| {
+        ticks += exhaust(1, 8_000, |ticks, choices| {
             let mut line = Line::new(config.clone());
             let (mut promised, other) = (line.add(&spec), line.add(&StreamSpec::best_effort()));
             let choose = |options| choices.borrow_mut().choose(options);
