@@ -170,8 +170,8 @@ fn every_refusal_names_file_field_value_and_limit() {
             &["device[0].stalls.by", "constraints", "workers of its own"],
         ),
         (
-            "model = \"digits-m\"",
-            "device = \"d\"\nmodel = \"m\"\nstalls = { at-most = 1, in = \"1s\", of = \"1ms\" }\n[[device]]\nname = \"d\"\n[[service]]\nname = \"e\"\ndeadline = \"1s\"\nmodel = \"m\"",
+            "[[service]]",
+            "[[device]]\nname = \"d\"\n[[service]]\ndevice = \"d\"\nstalls = { at-most = 1, in = \"1s\", of = \"1ms\" }",
             &["service[0].stalls", "(present)", "is the device's"],
         ),
         ("model = \"digits-m\"", "model = \"m\"\ngpu = 1", &["service[0].gpu", "1", "tract"]),
