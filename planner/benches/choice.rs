@@ -59,8 +59,13 @@ impl Drawn {
             }
         };
         let stages: Vec<_> = (0..stages).map(|i| stage(i, dice)).collect();
-        let mut choices =
-            Choices { deadline: Span::from_millis(1), guard: Span::ZERO, workers: None, stages };
+        let mut choices = Choices {
+            deadline: Span::from_millis(1),
+            guard: Span::ZERO,
+            stalls: None,
+            workers: None,
+            stages,
+        };
         let alone = choices.pipeline(&vec![0; choices.stages.len()]);
         let (mut ways, mut period) = (Vec::<Span>::new(), 0f64);
         for (stage, requests) in choices.stages.iter().zip(alone.descendants().expect("few")) {

@@ -10,7 +10,7 @@ mod naive;
 mod tables;
 
 use rt_core::pipeline::{Parents, Pipeline, PipelineAdmission, PipelineError, Stage, rises};
-use rt_core::{LatencyProfile, MAX_SPAN, Span, StreamSpec};
+use rt_core::{LatencyProfile, MAX_SPAN, Span, Stalls, StreamSpec};
 
 pub use naive::Split;
 use tables::{Search, Theorem};
@@ -33,6 +33,8 @@ pub struct Choices {
     pub deadline: Span,
     /// By how much dispatch may come late at each stage.
     pub guard: Span,
+    /// As those of a [`Pipeline`].
+    pub stalls: Option<Stalls>,
     /// The most workers of all stages together; `None` if only the options say.
     pub workers: Option<usize>,
     /// Every parent before its children.
@@ -163,11 +165,13 @@ impl Choices {
         // Nothing is answered sooner.
         let mut fails = ends.into_iter().max().unwrap_or(0).saturating_sub(1);
         let (mut best, mut passes, mut proved) = (None, MAX_SPAN.as_nanos() + 1, true);
+        // How rare stalls must be depends on the deadline.
+        let unstalled = Self { stalls: None, ..self.clone() };
         while fails + 1 < passes {
             // While nothing passes twice as much is tried, then all is halved.
             let middle = fails + (passes - fails) / 2;
             let at = if best.is_none() { middle.min(2 * fails + 2) } else { middle };
-            match self.find(streams, Span::from_nanos(at), false) {
+            match unstalled.find(streams, Span::from_nanos(at), false) {
                 Answer::Found(options, admission) => {
                     best = Some(options);
                     passes = admission.bound.as_nanos();
@@ -188,6 +192,11 @@ impl Choices {
         self.stages.iter().all(|stage| stage.options.len() == 1)
     }
 
+    /// The deadline less what stalls may take.
+    fn latency(&self) -> Span {
+        self.deadline.saturating_sub(Stalls::reserve_of(self.stalls))
+    }
+
     /// The pipeline with one option of each stage.
     #[must_use]
     pub fn pipeline(&self, options: &[usize]) -> Pipeline {
@@ -198,6 +207,7 @@ impl Choices {
         Pipeline {
             deadline: self.deadline,
             guard: self.guard,
+            stalls: self.stalls,
             stages: self.stages.iter().zip(options).map(stage).collect(),
         }
     }
@@ -262,6 +272,7 @@ impl Choices {
         // At least so many, and up to one so late, but at most so many.
         let (mut least, mut until, mut most) = (1, deadline.as_nanos(), FIRST_RISES);
         let (mut left, mut all) = (MAX_WORK, true);
+        let latency = deadline.saturating_sub(Stalls::reserve_of(self.stalls));
         loop {
             if open.iter().any(Vec::is_empty) {
                 return Answer::None(all);
@@ -276,7 +287,7 @@ impl Choices {
                 seen.push((delta.as_nanos(), sources));
             }
             let ended = seen.len() == before && before > 0;
-            let mut search = Search::new(self, &descendants, &seen, deadline, left);
+            let mut search = Search::new(self, &descendants, &seen, latency, left);
             let found = if fewest_workers {
                 let both = [Theorem::P1, Theorem::P2].map(|theorem| search.run(theorem, &open, usize::MAX));
                 both.into_iter().flatten().min_by_key(|options| self.workers_of(options))
@@ -296,8 +307,9 @@ impl Choices {
                     (least, until, most) =
                         if reached { (2 * seen.len(), 0, MAX_RISES) } else { (1, delta, MAX_RISES) };
                 }
-                // So near to capacity that the test does not look at it to the end, or not by the same rounding.
-                Err(PipelineError::Rate { .. } | PipelineError::Horizon) => {
+                // So near to capacity that the test does not look at it to the end, or not by the same rounding, or that it catches up
+                // too late for stalls.
+                Err(PipelineError::Rate { .. } | PipelineError::Horizon | PipelineError::Stalls { .. }) => {
                     all = false;
                     let busy = |&i: &usize| {
                         let StageOption { workers, batch, time } = self.stages[i].options[options[i]];

@@ -11,6 +11,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use prover::prover;
+use rt_core::MAX_SPAN;
+use rt_core::pipeline::PipelineError;
 use serde_json::{Value, json};
 
 fn read(problem: &Value) -> PipelineProblem {
@@ -174,6 +176,74 @@ fn what_is_proved_is_certified_and_nearly_all_that_is_certified_is_proved() {
     let [confirmed, cautious, refused] = tally;
     println!("{confirmed} confirmed, {cautious} not, {refused} refused");
     assert!(cautious * 20 <= confirmed && confirmed > 60 && refused > 80, "{tally:?}");
+}
+
+/// Of stalls: what is certified is confirmed, and the program and its checker ask for the same window to the nanosecond, and for the
+/// same deadline; the checker that is proved knows none and says so.
+#[test]
+fn what_is_certified_of_stalls_is_confirmed_and_what_counts_on_less_is_not() {
+    let (prover, mut runner) = (prover(), TestRunner::deterministic());
+    let (mut rare, mut late) = (0, 0);
+    for i in 0..120 {
+        let drawn = if i % 3 == 0 { graph().boxed() } else { problem().boxed() };
+        let mut problem = drawn.new_tree(&mut runner).expect("a problem").current();
+        let Some(bound) = certified(&problem).bound else { continue };
+        let (count, length) = (1 + i % 3, 7 + 5 * (i % 11));
+        let latency: u64 = bound.to_string().parse().expect("whole");
+        problem["deadline"] = json!(latency + count * length);
+        let with = |window: u64| {
+            let mut problem = problem.clone();
+            problem["stalls"] = json!({"count": count, "window": window, "length": length});
+            problem
+        };
+        let refused = certified(&with(count * length + 1));
+        assert_eq!((refused.admissible, refused.rule), (false, PipelineReason::Stalls));
+        assert!(refused.reason.as_ref().is_some_and(|reason| reason.contains("so rare")));
+        checked(refused).expect("a refusal");
+        let short = read(&with(count * length + 1));
+        let window = match planner::certify::chosen(&short).admit(short.specs()) {
+            Err(PipelineError::Stalls { needed, .. }) if needed < MAX_SPAN => needed.as_nanos() / 1_000,
+            Err(PipelineError::Stalls { .. }) => continue,
+            other => panic!("{other:?}"),
+        };
+        let claim = certified(&with(window));
+        assert!(claim.admissible && claim.bound == Some(bound), "{problem}");
+        rare += 1;
+        let json = serde_json::to_value(&claim).expect("JSON");
+        assert_eq!(
+            json["binding"]["rhs"],
+            json!(json["binding"]["delta"].as_u64().expect("whole") + latency)
+        );
+        if let Some(prover) = &prover {
+            let (proved, unproved) =
+                prover.check(&Certificate::of_pipeline("weir", claim.clone())).expect("answers");
+            assert_eq!((proved, unproved[0].reason), (0, "it counts on stalls, of which nothing is proved"));
+        }
+        assert_eq!(checked(claim.clone()).map(|v| v.promised), Ok(1));
+        for (path, value) in [
+            ("/problem/stalls/window", json!(window - 1)),
+            ("/problem/stalls/length", json!(length + 1)),
+            ("/problem/stalls/count", json!(count + 1)),
+            ("/problem/stalls/recovery", json!(1)),
+            ("/problem/deadline", json!(latency + count * length - 1)),
+        ] {
+            let mut changed = json.clone();
+            let (object, field) = path.rsplit_once('/').expect("a path");
+            changed.pointer_mut(object).expect("there")[field] = value.clone();
+            let forged = serde_json::from_value(changed).expect("a claim");
+            assert!(checked(forged).is_err(), "{path} = {value} is confirmed");
+        }
+        let mut short = with(window);
+        short["deadline"] = json!(latency + count * length - 1);
+        if let Ok(Question::Pipeline(short)) = Question::parse(&short.to_string()) {
+            let refused = certify_pipeline(&short);
+            assert!(!refused.admissible && refused.bound == Some(bound));
+            assert!(checked(PipelineClaim { admissible: true, reason: None, ..refused }).is_err());
+            late += 1;
+        }
+    }
+    println!("{rare} certified in the least window, {late} a microsecond too short");
+    assert!(rare > 40 && late > 20);
 }
 
 proptest! {

@@ -10,6 +10,8 @@ use proptest::test_runner::TestRunner;
 #[path = "../../tests/e2e/harness/prover.rs"]
 mod prover;
 use prover::prover;
+use rt_core::MAX_SPAN;
+use rt_core::sharing::SharingError;
 
 fn check(claim: &SharedClaim) -> Result<Verified, VerifyError> {
     verify(&Certificate::of_shared("by chance", claim.clone()))
@@ -75,6 +77,55 @@ fn random_problem(rule: &'static str) -> impl Strategy<Value = String> {
             services.join(",")
         )
     })
+}
+
+/// Of stalls: what is certified is confirmed, and the program and its checker ask for the same window to the nanosecond; the checker
+/// that is proved knows none and says so.
+#[test]
+fn what_is_certified_of_stalls_is_confirmed_and_what_counts_on_less_is_not() {
+    let (prover, mut runner) = (prover(), TestRunner::deterministic());
+    let (mut by, mut refused) = ([0; 2], 0);
+    for i in 0..300 {
+        let rule = if i % 2 == 0 { "edf" } else { "turns" };
+        let text = random_problem(rule).new_tree(&mut runner).expect("a problem").current();
+        let mut raw: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let (count, length) = (1 + i % 3, 1 + i % 7);
+        for service in raw["services"].as_array_mut().expect("services") {
+            service["deadline"] = (service["deadline"].as_u64().expect("whole") + count * length).into();
+        }
+        let with = |window: u64| {
+            let mut raw = raw.clone();
+            raw["stalls"] = serde_json::json!({"count": count, "window": window, "length": length});
+            read(&raw.to_string())
+        };
+        let short = with(count * length + 1);
+        let window = match planner::certify::decide(&short).answer {
+            Err(SharingError::Stalls { needed, .. }) if needed < MAX_SPAN => needed.as_nanos(),
+            _ => continue,
+        };
+        refused += 1;
+        assert_eq!(certify_shared(&short).rule, SharedReason::Stalls);
+        let claim = certify_shared(&with(window));
+        assert!(claim.admissible, "{text}: {window}");
+        assert!(!certify_shared(&with(window - 1)).admissible);
+        check(&claim).unwrap_or_else(|no| panic!("{text} {window}: {no}"));
+        by[usize::from(rule == "turns")] += 1;
+        if let Some(prover) = &prover {
+            let (proved, unproved) =
+                prover.check(&Certificate::of_shared("by chance", claim.clone())).expect("answers");
+            assert_eq!((proved, unproved[0].reason), (0, "it counts on stalls, of which nothing is proved"));
+        }
+        for (field, value) in
+            [("window", window - 1), ("length", length + 1), ("count", count + 1), ("recovery", 1)]
+        {
+            let mut changed = serde_json::to_value(&claim).expect("JSON");
+            changed["problem"]["stalls"][field] = value.into();
+            let forged = serde_json::from_value(changed).expect("a claim");
+            assert!(check(&forged).is_err(), "{field} = {value} is confirmed: {text}");
+        }
+    }
+    println!("{by:?} certified in the least window, of {refused}");
+    assert!(by.iter().all(|&certified| certified > 20));
 }
 
 fn read(text: &str) -> SharedProblem {

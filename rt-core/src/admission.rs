@@ -29,7 +29,7 @@ use crate::word::Density;
 use crate::workers::Workers;
 
 /// How far it is looked for the end of a busy period, to say how rare stalls must be.
-const LONGEST_BUSY: Span = Span::from_millis(60_000);
+pub(crate) const LONGEST_BUSY: Span = Span::from_millis(60_000);
 
 /// The streams that a test counts: the density each must be served at, and how its requests come.
 pub(crate) type Load<'a> = [(Density, &'a ArrivalCurve)];

@@ -49,7 +49,8 @@ fn the_margin_is_for_all_overruns_of_a_busy_period_together() {
     let service = || Service { streams: vec![stream()], batch: 1, time: 1, deadline: 5, turn: 1 };
     for turns in [false, true] {
         let services = vec![service(), service(), service()];
-        let shared = Shared { services, workers: 1, longest: 1, turns, late: 0, overrun: 0 };
+        let shared =
+            Shared { services, workers: 1, longest: 1, turns, late: 0, overrun: 0, stall: 0, window: 0 };
         let binding = admission(&shared).expect("admitted").binding.expect("something is promised");
         assert_eq!(binding.margin(), 1);
         let mut first = true;
@@ -93,6 +94,8 @@ fn what_ran_over_before_a_batch_began_counts_until_it_has_ended() {
             turns,
             late: 0,
             overrun: 0,
+            stall: 0,
+            window: 0,
         };
         let margin = admission(&shared).expect("admitted").binding.expect("something is promised").margin();
         assert_eq!(margin, 2);
@@ -131,7 +134,7 @@ fn one_goes_ahead(turns: bool, time: u8, deadline: u8) -> (usize, bool) {
         Service { streams: vec![stream()], batch: 1, time: 2, deadline: 8, turn: 1 },
         Service { streams: vec![], batch: 1, time, deadline, turn: 1 },
     ];
-    let shared = Shared { services, workers: 1, longest: 6, turns, late: 0, overrun: 0 };
+    let shared = Shared { services, workers: 1, longest: 6, turns, late: 0, overrun: 0, stall: 0, window: 0 };
     let mut first = true;
     let mut run = Run::new(&shared, 0, move |_, bound| if std::mem::take(&mut first) { 3 } else { bound });
     let own = run.add(0, spec(&stream()));
@@ -169,7 +172,16 @@ fn who_comes_waits_for_what_has_gone_ahead() {
     let service = |time, deadline| Service { streams: vec![stream()], batch: 1, time, deadline, turn: 1 };
     for over in [0, 1] {
         let services = vec![service(2, 20), service(3, 16)];
-        let shared = Shared { services, workers: 1, longest: 3, turns: false, late: 0, overrun: 0 };
+        let shared = Shared {
+            services,
+            workers: 1,
+            longest: 3,
+            turns: false,
+            late: 0,
+            overrun: 0,
+            stall: 0,
+            window: 0,
+        };
         let mut batches = 0;
         let mut run = Run::new(&shared, 0, move |_, bound| {
             batches += 1;
@@ -206,7 +218,8 @@ fn a_smaller_margin_waits_until_no_more_than_that_is_run_over() {
         || Stream { bounds: vec![Bound::Window { count: 1, length: 50 }], constraints: vec![(0, 1)] };
     let service = || Service { streams: vec![stream()], batch: 1, time: 2, deadline: 20, turn: 1 };
     let services = vec![service(), service()];
-    let shared = Shared { services, workers: 1, longest: 2, turns: false, late: 0, overrun: 0 };
+    let shared =
+        Shared { services, workers: 1, longest: 2, turns: false, late: 0, overrun: 0, stall: 0, window: 0 };
     let mut run = Run::new(&shared, 5, |service, bound| if service == 0 { bound + 3 } else { bound });
     let own = run.add(1, spec(&stream()));
     let stranger = run.add(0, StreamSpec::best_effort());
@@ -244,6 +257,8 @@ fn the_margin_that_counts_now_is_watched() {
         turns: false,
         late: 0,
         overrun: 0,
+        stall: 0,
+        window: 0,
     };
     // A guard that is longer than the margin: its own alarm comes later.
     let mut run = Run::guarded(&shared, &[9, 9], 5, |_, bound| bound + 20);
@@ -254,6 +269,54 @@ fn the_margin_that_counts_now_is_watched() {
     run.advance(4, true);
     let told: Vec<_> = run.causes.iter().map(|&(at, service, _)| (at, service)).collect();
     assert!(told.contains(&(4, 1)), "{told:?}");
+}
+
+/// Two services of 2 and 3 on one worker, of whose deadlines 5 in 1000 are kept for a stall: one that meets a batch of either, or
+/// dispatch, is told to nobody and counted for both; another within the window, or a longer one, is told to both.
+#[test]
+fn a_stall_as_declared_harms_nobody_and_more_is_told_to_all() {
+    let stream =
+        || Stream { bounds: vec![Bound::Window { count: 1, length: 50 }], constraints: vec![(0, 1)] };
+    let service = |time| Service { streams: vec![stream()], batch: 1, time, deadline: 15, turn: 1 };
+    let services = vec![service(2), service(3)];
+    let shared = Shared {
+        services,
+        workers: 1,
+        longest: 3,
+        turns: false,
+        late: 0,
+        overrun: 0,
+        stall: 5,
+        window: 1_000,
+    };
+    assert!(admission(&shared).is_ok());
+    let run = |stalls: &[(u64, u64)], comes: &[(u64, usize)]| {
+        let mut run = Run::new(&shared, 0, |_, bound| bound);
+        run.stalls = stalls.to_vec();
+        let ids = [0, 1].map(|s| run.add(s, spec(&stream())));
+        for &(at, s) in comes {
+            run.advance(at, true);
+            run.arrive(s, ids[s]);
+            run.settle();
+        }
+        run.drain();
+        let told: HashSet<_> = run.causes.iter().map(|&(_, service, _)| service).collect();
+        (told, run.missed.len(), [0, 1].map(|s| run.device.service(s).stalls()))
+    };
+    let nobody = HashSet::new;
+    assert_eq!(run(&[(100, 105)], &[(99, 0), (99, 1)]), (nobody(), 0, [1, 1]), "both stand still");
+    assert_eq!(run(&[(100, 105), (1_105, 1_110)], &[(99, 0), (1_104, 1)]), (nobody(), 0, [2, 2]));
+    let both = HashSet::from([0, 1]);
+    assert_eq!(run(&[(100, 105), (900, 905)], &[(99, 0), (899, 1)]), (both.clone(), 0, [1, 1]), "too soon");
+    assert_eq!(run(&[(100, 106)], &[(99, 1)]).0, both, "too long");
+    // The machine stands still while the worker is free.
+    let mut run = Run::new(&shared, 0, |_, bound| bound);
+    let id = run.add(0, spec(&stream()));
+    run.advance(105, true);
+    run.arrive_at(0, id, 100, 100);
+    run.settle();
+    run.drain();
+    assert_eq!((run.causes.len(), run.missed.len(), run.device.service(1).stalls()), (0, 0, 1));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use harness::choices::{Choices, exhaust};
 use harness::{Dice, earliest, instances};
 use oracle::sharing::{Service, Shared};
+use rt_core::sharing::SharingError;
 use rt_core::{StreamId, StreamSpec};
 use shared::{Run, admission, spec};
 
@@ -24,6 +25,21 @@ fn admitted(dice: &mut Dice, turns: bool, late: u8) -> (Shared, u64) {
             service.turn = dice.within(1, 3) as u8;
             service.deadline += dice.within(0, 4) as u8;
         }
+        if let Some(binding) = admission(&shared).ok().and_then(|admission| admission.binding) {
+            return (shared, u64::try_from(binding.margin()).expect("admitted"));
+        }
+    }
+}
+
+/// The same with stalls of one to four ticks, as rare as they must be.
+fn stalling(dice: &mut Dice, turns: bool, late: u8) -> (Shared, u64) {
+    loop {
+        let (mut shared, _) = admitted(dice, turns, late);
+        shared.stall = dice.within(1, 4) as u8;
+        shared.services.iter_mut().for_each(|service| service.deadline += shared.stall);
+        shared.window = u64::from(shared.stall) + 1;
+        let Err(SharingError::Stalls { needed, .. }) = admission(&shared) else { continue };
+        shared.window = needed.as_nanos();
         if let Some(binding) = admission(&shared).ok().and_then(|admission| admission.binding) {
             return (shared, u64::try_from(binding.margin()).expect("admitted"));
         }
@@ -82,6 +98,17 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
         if times.within(0, 3) < full { bound } else { times.within(1, bound) }
     });
     run.margin = (trouble.beyond == 0).then_some(margin);
+    // One that is seen to end later than it did must not be seen with the next one.
+    let (length, step) = (u64::from(shared.stall), shared.window.saturating_add(shared.stall.into()));
+    if length > 0 {
+        let mut end = length + dice.within(0, 30);
+        while end < 400 {
+            run.stalls.push((end - length, end));
+            end += step + dice.within(0, 9);
+        }
+        let mut own = Dice(dice.next());
+        run.spared = Box::new(move || own.within(0, 3) == 0);
+    }
     let (mut clients, strangers) = senders(shared, &mut run);
     let (greedy, busy) = (dice.within(0, 2), dice.within(0, 4));
     for now in 0..200 {
@@ -175,6 +202,56 @@ fn all_of_it_at_once_is_harmless() {
     stands(400, 3, |dice| (dice.within(0, 2) as u8, true, dice.within(2, 30)));
 }
 
+/// Also on a machine that stands still as often and as long as declared.
+#[test]
+fn through_stalls_nothing_is_missed_whoever_comes_and_goes() {
+    for turns in [false, true] {
+        let (mut dice, mut stalled, mut ahead, mut served, mut varied) = (Dice(7), 0, 0, 0, 0);
+        let count = instances(300);
+        for _ in 0..count {
+            let (late, churn) = (dice.within(0, 2) as u8, dice.within(0, 2) > 0);
+            let overruns = if dice.within(0, 2) == 0 { dice.within(2, 30) } else { 0 };
+            let (shared, margin) = stalling(&mut dice, turns, late);
+            let run = play(&shared, margin, &mut dice, Trouble { churn, overruns, beyond: 0, late });
+            assert!(
+                run.missed.is_empty(),
+                "{:?} missed, margin {margin}, {:?}: {shared:?}",
+                run.missed,
+                run.stalls
+            );
+            // What runs over and stands still as well may be told of without need.
+            if overruns == 0 {
+                assert!(
+                    run.causes.is_empty(),
+                    "{:?}, margin {margin}, {:?}: {shared:?}",
+                    run.causes,
+                    run.stalls
+                );
+            }
+            (stalled, ahead, varied) =
+                (stalled + run.stalled, ahead + run.gone_ahead, varied + run.varied[0]);
+            served += run.served.iter().sum::<usize>();
+        }
+        println!(
+            "turns {turns}: {served} served, {stalled} batches stood still, {ahead} went ahead, {varied} were slower"
+        );
+        assert!(stalled > count && ahead > count && varied > count / 2);
+    }
+}
+
+/// Over every short run, with one stall that may come at any time, in which each batch may stand still or not.
+#[test]
+fn over_every_short_run_with_a_stall_nothing_mandatory_is_missed() {
+    for turns in [false, true] {
+        let (mut dice, mut depths, count) = (Dice(8), 0, instances(8));
+        for _ in 0..count {
+            let (shared, margin) = stalling(&mut dice, turns, 0);
+            depths += exhaust(2, 16_000, |ticks, choices| choose_all(&shared, margin, ticks, choices));
+        }
+        println!("turns {turns}: {} ticks exhausted on average", depths as f64 / count as f64);
+    }
+}
+
 /// Nobody is harmed without having been told.
 #[test]
 fn what_is_beyond_the_margin_is_announced_before_it_does_harm() {
@@ -199,11 +276,20 @@ fn what_is_beyond_the_margin_is_announced_before_it_does_harm() {
 fn choose_all(shared: &Shared, margin: u64, ticks: u64, choices: &Rc<RefCell<Choices>>) {
     let (times, late) = (Rc::clone(choices), u64::from(shared.late));
     let choose = |options: u64| choices.borrow_mut().choose(options);
-    let mut run = Run::new(shared, margin, move |_, bound| match times.borrow_mut().choose(2) {
-        0 => bound + margin,
-        _ => 1.max(bound - 1),
-    });
+    let stalls = shared.stall > 0;
+    let mut run =
+        Run::new(shared, margin, move |_, bound| match times.borrow_mut().choose(2 - u64::from(stalls)) {
+            0 if stalls => bound,
+            0 => bound + margin,
+            _ => 1.max(bound - 1),
+        });
     run.margin = Some(margin);
+    if stalls {
+        let from = choose(ticks);
+        run.stalls = vec![(from, from + u64::from(shared.stall))];
+        let spared = Rc::clone(choices);
+        run.spared = Box::new(move || spared.borrow_mut().choose(2) == 1);
+    }
     let (mut clients, strangers) = senders(shared, &mut run);
     let mut stays = true;
     for now in 0..ticks {

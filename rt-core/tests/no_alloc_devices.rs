@@ -49,6 +49,7 @@ fn nothing_is_allocated_while_services_share_a_worker() {
         let sharing = Sharing {
             workers: 1,
             guard: Span::ZERO,
+            stalls: None,
             longest: span(300),
             rule,
             services: vec![of(200, 1_500), of(300, 2_500)],
@@ -113,6 +114,7 @@ fn pipeline(queue: usize, streams: usize) -> (PipelineConfig, [StreamSpec; 2]) {
     let config = PipelineConfig {
         deadline: Span::from_nanos(8 * P),
         guard: Span::ZERO,
+        stalls: None,
         stages: vec![stage(Parents::NONE, 1, 1, 2, P / 2), stage(Parents::each([0]), 4, 2, 4, P)],
         queue,
         streams,

@@ -8,13 +8,21 @@ mod shared;
 use harness::{Dice, instances};
 use oracle::pipeline::Pipeline;
 use rt_core::pipeline::{self, Parents, PipelineAdmission, PipelineError, Stage};
-use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, MAX_SPAN, Span, StreamSpec};
+use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, MAX_SPAN, Span, Stalls, StreamSpec};
 
 fn ns(n: u8) -> Span {
     Span::from_nanos(u64::from(n))
 }
 
 fn asked(small: &Pipeline, deadline: Span) -> Result<PipelineAdmission, PipelineError> {
+    with_stalls(small, deadline, None)
+}
+
+fn with_stalls(
+    small: &Pipeline,
+    deadline: Span,
+    stalls: Option<Stalls>,
+) -> Result<PipelineAdmission, PipelineError> {
     let stages = small.stages.iter().map(|stage| Stage {
         parents: if stage.join {
             Parents::join(stage.parents.iter().copied())
@@ -26,7 +34,7 @@ fn asked(small: &Pipeline, deadline: Span) -> Result<PipelineAdmission, Pipeline
         batch: stage.batch,
         time: ns(stage.time),
     });
-    let pipeline = pipeline::Pipeline { deadline, guard: ns(small.late), stages: stages.collect() };
+    let pipeline = pipeline::Pipeline { deadline, guard: ns(small.late), stalls, stages: stages.collect() };
     pipeline.admit([&shared::spec(&small.stream)])
 }
 
@@ -104,8 +112,8 @@ fn no_source_takes_longer_than_said_through_merges_and_joins_where_dispatch_is_l
     never_later_than_said(Pipeline::draw_graph, 1, (instances(10), 30_000), 5);
 }
 
-/// Theorem P2, term by term, at every offset of a long while.
-fn by_definition(small: &Pipeline, horizon: u64) -> u64 {
+/// `f` of Theorem P2, term by term; and how many sources that must be answered come up to an offset behind one.
+fn terms(small: &Pipeline) -> (impl Fn(u64) -> u64, impl Fn(u64) -> u64) {
     fn latest(small: &Pipeline, i: usize, requests: u64) -> u64 {
         let stage = &small.stages[i];
         // Sources are counted where a stage takes the results of several, or a source at once.
@@ -126,11 +134,17 @@ fn by_definition(small: &Pipeline, horizon: u64) -> u64 {
             .expect("one")
     }
     let (p, q) = oracle::theory::density(&small.stream.constraints);
-    let come = |delta| {
+    let come = move |delta| {
         let all = oracle::theory::arrivals_within(&small.stream, delta + 1);
         (all * u64::from(p)).div_ceil(u64::from(q))
     };
-    let at = |delta| latest(small, 0, come(delta)).saturating_sub(delta);
+    (move |sources| latest(small, 0, sources), come)
+}
+
+/// Theorem P2, term by term, at every offset of a long while.
+fn by_definition(small: &Pipeline, horizon: u64) -> u64 {
+    let (latest, come) = terms(small);
+    let at = |delta| latest(come(delta)).saturating_sub(delta);
     (0..horizon).filter(|&delta| delta == 0 || come(delta) > come(delta - 1)).map(at).max().expect("some")
 }
 
@@ -148,6 +162,36 @@ fn the_tables_say_what_the_theorem_says() {
     }
 }
 
+/// How rare stalls must be is `β + D + ℓ`, `β` the least length with `D + f_0(α_m(β)) ≤ β`.
+#[test]
+fn stalls_must_be_as_rare_as_the_theorem_says() {
+    let (mut dice, mut seen) = (Dice(6), 0);
+    for i in 0..instances(150) {
+        let draw = if i % 3 < 2 { Pipeline::draw } else { Pipeline::draw_graph };
+        let small = draw(&mut dice, (i % 2) as u8);
+        let (count, length) = (dice.within(1, 3) as u32, dice.within(1, 9));
+        let deadline = bound(&small) + u64::from(count) * length + dice.within(0, 5);
+        let stalls =
+            Stalls::new(count, Span::from_nanos(1_000_000_000), Span::from_nanos(length)).expect("valid");
+        let needed = |window| {
+            let stalls =
+                Stalls::new(count, Span::from_nanos(window), Span::from_nanos(length)).expect("valid");
+            match with_stalls(&small, Span::from_nanos(deadline), Some(stalls)) {
+                Err(PipelineError::Stalls { needed, .. }) => Some(needed.as_nanos()),
+                other => other.map(|_| None).expect("in time"),
+            }
+        };
+        let short = stalls.lost().as_nanos() + 1;
+        let (latest, come) = terms(&small);
+        let Some(busy) = (1..400).find(|&x| deadline + latest(come(x - 1)) <= x) else { continue };
+        assert_eq!(needed(short), Some(busy + deadline + length), "{small:?}");
+        assert_eq!(needed(busy + deadline + length), None);
+        seen += 1;
+    }
+    println!("{seen} catch up");
+    assert!(seen > instances(150) / 2);
+}
+
 /// Two stages by hand: two sources at once every 14, each becomes two. The first stage has answered both by 3 + 3 + 3; the
 /// second, of two workers that take two each, needs 2 + 2 behind the first result.
 #[test]
@@ -161,6 +205,7 @@ fn two_stages_by_hand() {
     let mut asked = pipeline::Pipeline {
         deadline: ns(13),
         guard: Span::ZERO,
+        stalls: None,
         stages: vec![stage(Parents::NONE, 1, 1, 1, 3), stage(Parents::each([0]), 2, 2, 2, 2)],
     };
     let admission = asked.admit([&stream]).expect("in time");
@@ -201,6 +246,7 @@ fn a_join_by_hand() {
     let mut asked = pipeline::Pipeline {
         deadline: ns(30),
         guard: Span::ZERO,
+        stalls: None,
         stages: vec![
             stage(Parents::NONE, 1),
             stage(Parents::each([0]), 2),
@@ -237,7 +283,8 @@ fn what_is_too_much_by_a_hair_is_refused() {
     let load = [StreamSpec::promised(set, curve)];
     let admit = |time: Span| {
         let stage = Stage { parents: Parents::NONE, fan_out: 1, workers: 1, batch: 1, time };
-        pipeline::Pipeline { deadline: MAX_SPAN, guard: Span::ZERO, stages: vec![stage] }.admit(&load)
+        pipeline::Pipeline { deadline: MAX_SPAN, guard: Span::ZERO, stalls: None, stages: vec![stage] }
+            .admit(&load)
     };
     assert_eq!(admit(period).map(|admission| admission.bound), Ok(period + period));
     let more = admit(period + Span::from_nanos(1));

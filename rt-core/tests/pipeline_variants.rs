@@ -27,6 +27,7 @@ fn pipeline(variants: [(&[u64], u64); 2]) -> PipelineScheduler {
     let mut scheduler = PipelineScheduler::new(&PipelineConfig {
         deadline: ns(40),
         guard: Span::ZERO,
+        stalls: None,
         stages: vec![stage(None, 2), stage(Some(0), 3)],
         queue: 16,
         streams: 4,

@@ -60,6 +60,44 @@ fn late_dispatch_within_the_guard_breaks_nothing() {
     never_a_wrong_yes(true, 2, 4);
 }
 
+/// Stalls are lateness to the tests: with as much more of a guard, and as much less of each deadline, no yes is wrong, whatever stands
+/// still. In how many that hold it is a yes, and how many that are admitted without it break.
+#[test]
+fn through_stalls_no_yes_is_wrong() {
+    let mut all = [0; 5];
+    for (turns, late, seed) in [(false, 0, 6), (true, 0, 7), (false, 1, 8), (true, 1, 9)] {
+        let mut dice = Dice(seed);
+        let (mut yes, mut truly, mut broken, mut too_large, mut needed) = (0, 0, 0, 0, 0);
+        let count = instances(if late == 0 { 60 } else { 20 });
+        for _ in 0..count {
+            let stall = dice.within(1, 2) as u8;
+            let shared = Shared::draw_stalling(&mut dice, turns, (late, stall));
+            let admitted = admission(&shared).is_ok();
+            match shared.judge(LIMIT) {
+                Ok(_) => {
+                    truly += 1;
+                    yes += usize::from(admitted);
+                }
+                Err(None) => too_large += 1,
+                Err(Some(moves)) => {
+                    assert!(!admitted, "admitted, yet one misses: {shared:?}: {moves:?}");
+                    broken += 1;
+                    needed += usize::from(admission(&Shared { stall: 0, ..shared }).is_ok());
+                }
+            }
+        }
+        println!(
+            "turns {turns}, late {late}: {yes} admitted of {truly} that hold, {broken} break, {needed} of which would be admitted without \
+             the reserve, {too_large} of {count} too large"
+        );
+        let these = [yes, broken, needed, too_large, count];
+        all.iter_mut().zip(these).for_each(|(all, these)| *all += these);
+    }
+    let [yes, broken, needed, too_large, all] = all;
+    assert!(yes * 10 > all && broken * 10 > all && needed > 0, "one answer is too rare to say anything");
+    assert!(too_large * 2 < all, "too many searches were cut short");
+}
+
 /// What the tightest line leaves is what one batch may take longer.
 #[test]
 fn an_overrun_within_the_margin_harms_nobody() {

@@ -3,7 +3,7 @@
 use planner::problem::{pipeline, raw, shared};
 use planner::{Number, PipelineProblem, Problem, ProblemError, SharedProblem};
 use rt_core::sharing::Rule;
-use rt_core::{ArrivalBound, Dispatch, LatencyProfile, Span, StreamSpec, Workers};
+use rt_core::{ArrivalBound, Dispatch, LatencyProfile, Span, Stalls, StreamSpec, Workers};
 
 use crate::config::{DeviceConfig, ServiceConfig, StageConfig};
 
@@ -29,6 +29,7 @@ pub fn problem_of_device<'a>(
     SharedProblem::from_raw(shared::raw::SharedProblem {
         unit: raw::Unit::Ns,
         background: true,
+        stalls: device.stalls.map(stalls),
         workers: shared::raw::Workers { count: device.workers },
         rule: match device.rule {
             None => "auto",
@@ -80,6 +81,7 @@ pub(crate) fn problem_of_pipeline<'a>(
         background: true,
         deadline: number(config.deadline),
         guard: number(config.guard),
+        stalls: config.stalls.map(stalls),
         workers,
         pipeline: config.stages.iter().zip(stages).map(stage).collect(),
         streams: streams.iter().map(|(name, spec)| stream(name, spec)).collect(),
@@ -151,12 +153,7 @@ pub(crate) fn problem(
         unit: raw::Unit::Ns,
         deadline: number(config.deadline),
         guard: number(config.guard),
-        stalls: config.stalls.map(|stalls| raw::Stalls {
-            count: stalls.count(),
-            window: number(stalls.window()),
-            length: number(stalls.length()),
-            recovery: stalls.recovery().map(number),
-        }),
+        stalls: config.stalls.map(stalls),
         dispatch: match config.dispatch {
             Dispatch::Eager => raw::Dispatch::Eager,
             Dispatch::FullOrLatest => raw::Dispatch::FullOrLatest,
@@ -165,6 +162,17 @@ pub(crate) fn problem(
         workers: workers.iter().map(kind).collect(),
         streams: streams.iter().map(|(name, spec)| stream(name, spec)).collect(),
     })
+}
+
+/// Stalls as they are written in a problem.
+fn stalls(stalls: Stalls) -> raw::Stalls {
+    let number = |span: Span| Number::whole(span.as_nanos());
+    raw::Stalls {
+        count: stalls.count(),
+        window: number(stalls.window()),
+        length: number(stalls.length()),
+        recovery: stalls.recovery().map(number),
+    }
 }
 
 fn arrivals(bounds: &[ArrivalBound]) -> raw::Arrivals {

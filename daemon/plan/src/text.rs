@@ -46,6 +46,9 @@ fn print_device(device: &DevicePlan) {
         Rule::Turns => "in turns (Theorem T)",
     };
     say!("device {}: {} worker(s) for {}, {rule}", config.name, config.workers, services.join(", "));
+    if let Some(stalls) = &config.stalls {
+        say!("  of each deadline {} are kept for stalls: {}", stalls.reserve(), declared(stalls));
+    }
     for (name, service) in services.iter().zip(&sharing.services) {
         let turn = match sharing.rule {
             Rule::Earliest => String::new(),
@@ -121,8 +124,7 @@ fn print_service(plan: &ServicePlan) {
     }
     say!("  deadline {} less guard δ {} leaves L = {}", config.deadline, config.guard, plan.system.latency);
     if let Some(stalls) = config.stalls {
-        let declared =
-            format!("at most {} of {} in any {}", stalls.count(), stalls.length(), stalls.window());
+        let declared = declared(&stalls);
         match (stalls.recovery(), stalls.spans(config.deadline)) {
             (Some(recovery), Some(spans)) => {
                 say!("  constraints absorb stalls: {declared}, each up to {recovery} after it began");
@@ -335,6 +337,24 @@ fn binding(b: &Binding) -> String {
     format!("{} mandatory requests in {} take {} of {}, margin {margin}", b.backlog, b.delta, b.lhs, b.rhs)
 }
 
+/// What a service says of stalls.
+fn declared(stalls: &rt_core::Stalls) -> String {
+    format!("at most {} of {} in any {}", stalls.count(), stalls.length(), stalls.window())
+}
+
+fn stalls_json(plan: &ServicePlan) -> Value {
+    let json = |stalls: rt_core::Stalls| {
+        json!({
+            "at_most": stalls.count(),
+            "in_ns": stalls.window().as_nanos(),
+            "of_ns": stalls.length().as_nanos(),
+            "recovery_ns": stalls.recovery().map(Span::as_nanos),
+            "otherwise": plan.otherwise,
+        })
+    };
+    plan.config.stalls.map_or(Value::Null, json)
+}
+
 /// What is promised and why, as a JSON object; times in nanoseconds.
 pub fn service_json(plan: &ServicePlan) -> Value {
     if let Some(staged) = &plan.pipeline {
@@ -349,13 +369,7 @@ pub fn service_json(plan: &ServicePlan) -> Value {
         "deadline_ns": plan.config.deadline.as_nanos(),
         "guard_ns": plan.config.guard.as_nanos(),
         "tolerance_ns": reserved_tolerance(plan).unwrap_or(plan.config.tolerance.most).as_nanos(),
-        "stalls_declared": plan.config.stalls.map(|stalls| json!({
-            "at_most": stalls.count(),
-            "in_ns": stalls.window().as_nanos(),
-            "of_ns": stalls.length().as_nanos(),
-            "recovery_ns": stalls.recovery().map(Span::as_nanos),
-            "otherwise": plan.otherwise,
-        })),
+        "stalls_declared": stalls_json(plan),
         "ladders": ladder::json(plan),
         "contingencies": ladder::contingencies_json(plan),
         "fallback": ladder::fallback_json(plan),

@@ -69,6 +69,8 @@ pub enum PipelineReason {
     Rate,
     /// So close to capacity, or so many requests of a source, that more would have to be looked at than is.
     Horizon,
+    /// More stalls may meet one source than are kept back for.
+    Stalls,
 }
 
 /// The source that is answered latest: `lhs` and `rhs` count from when the first that it waits for comes.
@@ -81,7 +83,7 @@ pub struct PipelineBinding {
     pub sources: u64,
     /// When all that it became is answered at the latest.
     pub lhs: Number,
-    /// When it must be: `delta` and the deadline.
+    /// When it must be: `delta` and the deadline, less what stalls may take.
     pub rhs: Number,
 }
 

@@ -63,6 +63,8 @@ pub enum SharedReason {
     Latency,
     /// So close to capacity that more distances would have to be looked at than are.
     Horizon,
+    /// More stalls may meet one request than are kept back for.
+    Stalls,
 }
 
 /// The tightest line `lhs ≤ rhs`.

@@ -27,6 +27,7 @@ pub fn certify_pipeline(problem: &PipelineProblem) -> PipelineClaim {
     let (rule, admission) = match answer {
         Ok(admission) | Err(PipelineError::Late { admission, .. }) => (reached(&admission), Some(admission)),
         Err(PipelineError::Rate { .. }) => (PipelineReason::Rate, None),
+        Err(PipelineError::Stalls { .. }) => (PipelineReason::Stalls, None),
         // No problem has other numbers.
         Err(PipelineError::Horizon | PipelineError::Range { .. }) => (PipelineReason::Horizon, None),
     };
@@ -37,7 +38,7 @@ pub fn certify_pipeline(problem: &PipelineProblem) -> PipelineClaim {
         delta: problem.number(at.delta),
         sources: at.sources,
         lhs: problem.number(at.path.iter().fold(Span::ZERO, |sum, leg| sum + leg.time)),
-        rhs: problem.number(at.delta + pipeline.deadline),
+        rhs: problem.number(at.delta + pipeline.latency()),
     });
     let stage = |(i, raw): (usize, &crate::problem::pipeline::raw::Stage)| {
         let leg = tightest.and_then(|at| at.path.iter().find(|leg| leg.stage == i));

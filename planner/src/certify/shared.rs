@@ -40,6 +40,7 @@ pub fn certify_shared(problem: &SharedProblem) -> SharedClaim {
         Err(SharingError::Rate { .. }) => SharedReason::Rate,
         Err(SharingError::Latency { .. }) => SharedReason::Latency,
         Err(SharingError::Horizon) => SharedReason::Horizon,
+        Err(SharingError::Stalls { .. }) => SharedReason::Stalls,
         // No problem has other numbers.
         Ok(_) | Err(SharingError::Late(_) | SharingError::Range { .. }) if rule == Rule::Turns => {
             SharedReason::Turns
@@ -243,7 +244,7 @@ impl Search<'_> {
             self.passes(&problem, &specs, self.points_of_each())
         };
         let stated = own.deadline.as_nanos();
-        let too_short = (own.guard + own.time).as_nanos() - 1;
+        let too_short = (own.guard + own.time + self.problem.lost()).as_nanos() - 1;
         if self.admitted {
             return Some(bisect(stated, too_short, passes))
                 .map(|ns| self.problem.number(Span::from_nanos(ns)));

@@ -62,7 +62,7 @@ impl Choices {
 
     /// Within what time a source is answered, whatever the deadline.
     fn bound(&self, options: &[usize], streams: &[StreamSpec]) -> Option<Span> {
-        let endless = Pipeline { deadline: MAX_SPAN, ..self.pipeline(options) };
+        let endless = Pipeline { deadline: MAX_SPAN, stalls: None, ..self.pipeline(options) };
         endless.admit(streams).ok().map(|admission| admission.bound)
     }
 

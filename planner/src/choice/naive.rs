@@ -34,7 +34,7 @@ impl Split {
         for (i, stage) in choices.stages.iter().enumerate() {
             let before = stage.parents.most(&ends);
             let jitter = if self == Self::BySource { 0 } else { before };
-            let most = if self == Self::Proportional { parts[i] } else { choices.deadline.as_nanos() };
+            let most = if self == Self::Proportional { parts[i] } else { choices.latency().as_nanos() };
             let responses = stage.options.iter().enumerate().filter_map(|(o, option)| {
                 let rises =
                     rises(streams).map(|(at, sources)| (at.as_nanos().saturating_sub(jitter), sources));
@@ -45,7 +45,7 @@ impl Split {
             options.push(option);
         }
         let longest = Span::from_nanos(ends.into_iter().max()?);
-        (longest <= choices.deadline).then_some((options, longest))
+        (longest <= choices.latency()).then_some((options, longest))
     }
 }
 
@@ -72,7 +72,7 @@ fn parts(choices: &Choices) -> Vec<u64> {
     let guard = choices.guard.as_nanos();
     let part = |i: usize| {
         let (depth, time) = (to[i].0 + from[i].0, to[i].1 + from[i].1);
-        let left = choices.deadline.as_nanos().saturating_sub(guard * depth);
+        let left = choices.latency().as_nanos().saturating_sub(guard * depth);
         let share = u128::from(left) * u128::from(least(i)) / u128::from(time.max(1));
         guard + u64::try_from(share).unwrap_or(u64::MAX)
     };

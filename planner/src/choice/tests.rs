@@ -36,7 +36,7 @@ fn drawn(dice: &mut Dice, stages: u64, batches: usize, workers: usize) -> Choice
     };
     let stages: Vec<_> = (0..stages).map(|i| stage(i, dice)).collect();
     let guard = ns(dice.within(0, 2) * dice.within(0, 5));
-    let mut choices = Choices { deadline: ns(1), guard, workers: None, stages };
+    let mut choices = Choices { deadline: ns(1), guard, stalls: None, workers: None, stages };
     let alone = choices.pipeline(&vec![0; choices.stages.len()]);
     let shortest: u64 = alone.stages.iter().map(|s| (s.time + guard).as_nanos()).sum();
     choices.deadline = ns(shortest * dice.within(3, 12));

@@ -82,7 +82,7 @@ impl Check {
         Ok(streams)
     }
 
-    fn stalls(&self, raw: raw::Stalls) -> Result<Stalls, ProblemError> {
+    pub(super) fn stalls(&self, raw: raw::Stalls) -> Result<Stalls, ProblemError> {
         let window = self.span("stalls.window", raw.window, Span::from_nanos(1))?;
         let length = self.span("stalls.length", raw.length, Span::from_nanos(1))?;
         let stalls = Stalls::new(raw.count, window, length).map_err(|e| match e {

@@ -6,7 +6,7 @@ pub mod raw;
 use std::collections::BTreeMap;
 
 use rt_core::sharing::{Rule, SharedService, Sharing};
-use rt_core::{LatencyProfile, Span, StreamSpec};
+use rt_core::{LatencyProfile, Span, Stalls, StreamSpec};
 use serde_json::value::RawValue;
 
 use super::ProblemError;
@@ -19,6 +19,8 @@ pub struct SharedProblem {
     pub raw: raw::SharedProblem,
     /// Identical ones, in `1..=`[`rt_core::MAX_WORKERS`].
     pub workers: usize,
+    /// Rare losses of time that are counted on; they, the guard and a batch of one are at most the deadline of each service.
+    pub stalls: Option<Stalls>,
     /// Which service a free worker serves next; `None` if either rule will do.
     pub rule: Option<Rule>,
     /// In `1..=`[`rt_core::sharing::MAX_SERVICES`], names are unique.
@@ -32,7 +34,7 @@ pub struct Service {
     pub name: String,
     /// From arrival to answer.
     pub deadline: Span,
-    /// The part of it kept back for late dispatch; it and a batch of one are at most `deadline`.
+    /// The part of it kept back for late dispatch, below `deadline`.
     pub guard: Span,
     /// The largest batch, in `1..=`[`rt_core::MAX_BATCH`].
     pub batch: usize,
@@ -64,22 +66,30 @@ impl SharedProblem {
     /// The services on their workers by `rule`, with `turns` batches in a turn of each, for [`Sharing::admit`].
     ///
     /// Late dispatch meets all of them, so that all can stand what the smallest guard is; what a larger one keeps back
-    /// beyond that is kept back none the less.
+    /// beyond that is kept back none the less. Stalls meet all of them too, and are kept back by each.
     #[must_use]
     pub fn sharing(&self, rule: Rule, turns: &[u32]) -> Sharing {
+        let lost = self.lost();
         let service = |(s, &turn): (&Service, &u32)| SharedService {
-            latency: s.deadline.saturating_sub(s.guard),
+            latency: s.deadline.saturating_sub(s.guard + lost),
             batch: s.batch,
             time: s.time,
             turn,
         };
         Sharing {
             workers: self.workers,
-            guard: self.services.iter().map(|s| s.guard).min().unwrap_or(Span::ZERO),
+            guard: self.services.iter().map(|s| s.guard).min().unwrap_or(Span::ZERO) + lost,
+            stalls: self.stalls,
             longest: self.services.iter().map(|s| s.time).max().unwrap_or(Span::ZERO),
             rule,
             services: self.services.iter().zip(turns).map(service).collect(),
         }
+    }
+
+    /// What stalls may take of each deadline.
+    #[must_use]
+    pub fn lost(&self) -> Span {
+        Stalls::reserve_of(self.stalls)
     }
 
     /// What the streams of each service declare and are promised, in order, for [`Sharing::admit`].

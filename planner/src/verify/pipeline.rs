@@ -40,11 +40,11 @@ pub(super) fn check(claim: &PipelineClaim, verified: &mut Verified) -> Result<()
     }
     let derived = pipeline.derive().map_err(|no| wrong("admissible", true, no))?;
     let bound = derived.bound();
-    if bound > pipeline.deadline {
+    if bound > pipeline.latency {
         return Err(wrong(
             "admissible",
             true,
-            format!("{bound} ns, where {} ns are asked for", pipeline.deadline),
+            format!("{bound} ns, where {} ns are asked for", pipeline.latency),
         ));
     }
     same("bound", &claim.bound.and_then(|b| time(b, unit)), &Some(bound))?;
@@ -55,7 +55,7 @@ pub(super) fn check(claim: &PipelineClaim, verified: &mut Verified) -> Result<()
     same("binding.delta", &time(binding.delta, unit), &Some(derived.delta))?;
     same("binding.sources", &i128::from(binding.sources), &derived.sources)?;
     same("binding.lhs", &time(binding.lhs, unit), &Some(derived.lhs))?;
-    same("binding.rhs", &time(binding.rhs, unit), &Some(derived.delta + pipeline.deadline))?;
+    same("binding.rhs", &time(binding.rhs, unit), &Some(derived.delta + pipeline.latency))?;
     for (i, answer) in claim.stages.iter().enumerate() {
         let response = answer.response.and_then(|response| time(response, unit));
         same(format!("stages[{i}].response"), &response, &Some(derived.responses[i]))?;
@@ -71,7 +71,7 @@ pub(super) fn check(claim: &PipelineClaim, verified: &mut Verified) -> Result<()
             None => Err("no value".to_owned()),
         };
         match tested {
-            Ok(bound) if bound <= pipeline.deadline => verified.limits += 1,
+            Ok(bound) if bound <= pipeline.latency => verified.limits += 1,
             Ok(bound) => return Err(wrong("max_load_scale", scale, format!("a bound of {bound} ns"))),
             Err(no) if no.starts_with(UNCONFIRMED) => {}
             Err(no) => return Err(wrong("max_load_scale", scale, no)),
@@ -83,6 +83,9 @@ pub(super) fn check(claim: &PipelineClaim, verified: &mut Verified) -> Result<()
 #[derive(Clone)]
 pub(super) struct Pipeline {
     pub(super) deadline: i128,
+    /// The deadline less what stalls may take; and the window of these, and the length of one.
+    latency: i128,
+    stalls: Option<(i128, i128)>,
     pub(super) guard: i128,
     pub(super) stages: Vec<Stage>,
     pub(super) streams: Vec<Stream>,
@@ -165,8 +168,18 @@ impl Pipeline {
         let all: i128 = stages.iter().map(|stage| stage.workers).sum();
         let most = problem.workers.map_or(all, |workers| workers as i128);
         same("stages, their workers together,", &all.min(most), &all)?;
+        let deadline = span("deadline", problem.deadline, 1, unit)?;
+        let (mut latency, mut stalls) = (deadline, None);
+        if let Some(s) = &problem.stalls {
+            same("problem.stalls.recovery", &s.recovery, &None)?;
+            let window = span("stalls.window", s.window, 1, unit)?;
+            let length = span("stalls.length", s.length, 1, unit)?;
+            (latency, stalls) = (latency - i128::from(s.count) * length, Some((window, length)));
+        }
         Ok(Self {
-            deadline: span("deadline", problem.deadline, 1, unit)?,
+            deadline,
+            latency,
+            stalls,
             guard: span("guard", problem.guard, 0, unit)?,
             stages,
             streams: streams("streams", &problem.streams, unit)?,
@@ -179,6 +192,7 @@ impl Pipeline {
         self.keeps_up(&promised)?;
         let end = End::new(self, &promised);
         let (mut length, mut terms) = (1, Terms::new(self)?);
+        self.stalls_are_rare(&promised, &mut terms)?;
         let mut found =
             Derived { delta: 0, sources: 0, lhs: -1, responses: vec![0; self.stages.len()], apart: 0 };
         for _ in 0..MAX_STEPS {
@@ -203,6 +217,25 @@ impl Pipeline {
             length = next;
         }
         Err(format!("{UNCONFIRMED}: more than {MAX_STEPS} rises"))
+    }
+
+    /// No more stalls meet one source than one window has: behind a delay of a deadline `D` all that has come is answered after `busy`,
+    /// the least length with `D + f_0(α_m(busy)) ≤ busy`, and a stall that begins by another `D` ends a stall later.
+    fn stalls_are_rare(&self, promised: &[&Stream], terms: &mut Terms) -> Result<(), String> {
+        let Some((window, length)) = self.stalls else { return Ok(()) };
+        let mut busy = self.deadline;
+        for _ in 0..MAX_STEPS {
+            let needed = busy + self.deadline + length;
+            if needed > window {
+                return Err(format!("stalls must be {needed} ns apart, not {window}"));
+            }
+            let longer = self.deadline + terms.latest(promised.iter().map(|s| s.mandatory(busy)).sum())?;
+            if longer <= busy {
+                return Ok(());
+            }
+            busy = longer;
+        }
+        Err(format!("{UNCONFIRMED}: behind a delay there are more than {MAX_STEPS} rises"))
     }
 
     /// No stage gets clearly more than it can do.

@@ -46,6 +46,8 @@ pub enum ProverError {
     Problem(#[from] VerifyError),
 }
 
+const STALLED: &str = "it counts on stalls, of which nothing is proved";
+
 /// A claim that promises something for which there is no proof by machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unproved {
@@ -78,7 +80,7 @@ impl Prover {
         let (mut asked, mut lines, mut unproved) = (Vec::new(), String::new(), Vec::new());
         for (claim, c) in claims {
             if c.problem.stalls.is_some() {
-                unproved.push(Unproved { claim, reason: "it counts on stalls, of which nothing is proved" });
+                unproved.push(Unproved { claim, reason: STALLED });
             } else if c.rule == Rule::Refined {
                 unproved.push(Unproved { claim, reason: "it rests on the refinement, which is not proved" });
             } else {
@@ -100,6 +102,10 @@ impl Prover {
         let first = certificate.claims.len();
         let mut alone = Vec::new();
         for (i, shared) in certificate.shared.iter().enumerate().filter(|(_, claim)| promises(claim)) {
+            if shared.problem.stalls.is_some() {
+                unproved.push(Unproved { claim: first + i, reason: STALLED });
+                continue;
+            }
             alone.push((first + i, "shared", shared_line(shared)?));
         }
         let promises = |rule| rule != PipelineReason::NothingPromised;
@@ -107,6 +113,10 @@ impl Prover {
         let staged = certificate.pipelines.iter().enumerate();
         for (i, claim) in staged.filter(|(_, c)| c.admissible && promises(c.rule)) {
             let claim_of = first + i;
+            if claim.problem.stalls.is_some() {
+                unproved.push(Unproved { claim: claim_of, reason: STALLED });
+                continue;
+            }
             match pipeline_line(claim)? {
                 Some(line) => alone.push((claim_of, "pipeline", line)),
                 None => unproved.push(Unproved {
@@ -271,7 +281,7 @@ fn pipeline_line(claim: &PipelineClaim) -> Result<Option<String>, VerifyError> {
     if !read.is_tree() {
         return Ok(None);
     }
-    let Pipeline { deadline, guard, stages, streams } = read;
+    let Pipeline { deadline, guard, stages, streams, .. } = read;
     let promised: Vec<_> = streams.iter().filter(|stream| stream.p > 0).collect();
     let stages = list(&stages, |s| {
         format!("{} {} {} {} {}", s.workers, s.batch, s.time, s.parents.first().unwrap_or(&0), s.fan_out)
@@ -282,7 +292,8 @@ fn pipeline_line(claim: &PipelineClaim) -> Result<Option<String>, VerifyError> {
 /// A pipeline as the program reads it, with the batches and workers that are chosen where they are to be; `None` of what is no tree.
 #[must_use]
 pub fn chosen_line(problem: &PipelineProblem) -> Option<String> {
-    let RtPipeline { deadline, guard, stages } = Some(chosen(problem)).filter(RtPipeline::is_tree)?;
+    let pipeline = Some(chosen(problem)).filter(RtPipeline::is_tree)?;
+    let (deadline, RtPipeline { guard, stages, .. }) = (pipeline.latency(), pipeline);
     let promised: Vec<_> = problem.streams.iter().filter_map(promised).collect();
     let stages = list(&stages, |s| {
         format!("{} {} {} {} {}", s.workers, s.batch, ns(s.time), s.parents.first().unwrap_or(0), s.fan_out)

@@ -7,6 +7,7 @@
 mod curves;
 mod horizon;
 mod lines;
+mod rare;
 mod read;
 mod starts;
 
@@ -58,6 +59,7 @@ pub(super) fn check(claim: &SharedClaim, verified: &mut Verified) -> Result<(), 
     let within = starts(claim, &shared)?;
     let Some(binding) = &claim.binding else { return Ok(()) };
     let rule = if rule == SharedReason::Turns { Rule::Turns(turns) } else { Rule::Earliest };
+    shared.stalls_are_rare(&rule).map_err(|no| wrong("admissible", true, no))?;
     let mut lines = Lines::new(&shared, &rule, &within);
     let least = lines.all().map_err(|no| wrong("admissible", true, lines::told(&no)))?;
     let line = claimed(binding, &lines, unit)?;

@@ -80,6 +80,11 @@ impl Horizon {
         Self { over, repeat: repeat() }
     }
 
+    /// Whether what has piled up is ever worked off, so far from capacity that it is seen.
+    pub(super) fn catches_up(&self) -> bool {
+        self.over < u64::MAX
+    }
+
     /// How many sources are looked at before it is over; `None` if it never is.
     pub(super) fn sources(&self, load: &Load) -> Option<u64> {
         let come = |length: u64| {

@@ -29,6 +29,8 @@
 //! P2:  f_i(N) = A_i(M_i·N) at a leaf, else  max over 1 ≤ X ≤ N, children c of  A_i(M_i·X) + f_c(N - X + 1) .
 //! ```
 //!
+//! Stalls that are declared cost as much of the deadline as they may take (`stalls.rs` here).
+//!
 //! The proofs are in `docs/guarantee.md`.
 
 mod calm;
@@ -44,6 +46,7 @@ mod scheduler;
 mod shield;
 mod sources;
 mod stage;
+mod stalls;
 mod streams;
 mod types;
 mod workers;
@@ -53,6 +56,7 @@ use alloc::vec::Vec;
 use crate::admission::Load;
 use crate::busy::{MAX_RISES, MandatoryCurve};
 use crate::growth::Envelope;
+use crate::stalls::Stalls;
 use crate::stream::StreamSpec;
 use crate::time::{MAX_SPAN, Span};
 use crate::{MAX_BATCH, MAX_WORKERS, Newcomer, SchedulerConfig};
@@ -96,6 +100,8 @@ pub struct Pipeline {
     pub deadline: Span,
     /// `g`: by how much dispatch may come late at each stage, in all while something waits there.
     pub guard: Span,
+    /// Rare losses of time at whatever stages, for which a part of the deadline is kept back; none is absorbed.
+    pub stalls: Option<Stalls>,
     /// In `1..=MAX_STAGES`, every parent before its children.
     pub stages: Vec<Stage>,
 }
@@ -163,7 +169,7 @@ pub enum PipelineError {
     /// A source may be answered too late.
     #[error("a source may take {}, the deadline is {deadline}", .admission.bound)]
     Late {
-        /// What was asked for.
+        /// What was asked for, less what stalls may take.
         deadline: Span,
         /// What can be said.
         admission: PipelineAdmission,
@@ -171,6 +177,15 @@ pub enum PipelineError {
     /// The load is so close to capacity, or a source becomes so many requests, that more would have to be looked at than is.
     #[error("there is too much to test: lower the load a little")]
     Horizon,
+    /// More stalls than are kept back for may meet one source.
+    #[error("stalls must be so rare that a window of them covers {needed}, but it is {window}")]
+    Stalls {
+        /// What a source can see of what was before it, behind a delay of a deadline, and what may end late after it; the longest of
+        /// all spans if that is not seen within a minute.
+        needed: Span,
+        /// The window that is declared.
+        window: Span,
+    },
 }
 
 /// `(δ, α_m(δ + 1))` at every `δ` at which that may rise: how many mandatory sources of `streams` come up to `δ` behind the first;
@@ -227,7 +242,9 @@ impl Pipeline {
             }
             let next = curve.next_rise();
             if horizon.is_over(next.as_nanos(), length, sources) {
-                return self.answer(&tables, &responses, latest);
+                let admission = self.answer(&tables, &responses, latest)?;
+                self.check_stalls(&mut tables, &load, horizon.catches_up())?;
+                return Ok(admission);
             }
             curve.rise();
         }
@@ -258,7 +275,8 @@ impl Pipeline {
     /// For how long a source may be without an answer.
     fn life(&self) -> Span {
         let path = self.stages.iter().map(|stage| stage.time + self.guard);
-        path.fold(self.deadline, |all, time| all + time)
+        let lost = self.stalls.map_or(Span::ZERO, |stalls| stalls.lost());
+        path.fold(self.deadline + lost, |all, time| all + time)
     }
 
     /// The answer, of where the last source is answered latest.
@@ -280,8 +298,9 @@ impl Pipeline {
             responses: responses.iter().map(|&r| Span::from_nanos(r)).collect(),
             tightest: Some(tightest),
         };
-        if admission.bound > self.deadline {
-            return Err(PipelineError::Late { deadline: self.deadline, admission });
+        let deadline = self.latency();
+        if admission.bound > deadline {
+            return Err(PipelineError::Late { deadline, admission });
         }
         Ok(admission)
     }
@@ -297,6 +316,8 @@ impl Pipeline {
         range("stages", 0, self.stages.len() as u64, 1, MAX_STAGES as u64)?;
         range("deadline", 0, self.deadline.as_nanos(), 1, MAX_SPAN.as_nanos())?;
         range("guard", 0, self.guard.as_nanos(), 0, MAX_SPAN.as_nanos())?;
+        let recovery = self.stalls.and_then(|stalls| stalls.recovery());
+        range("recovery from stalls", 0, recovery.map_or(0, Span::as_nanos), 0, 0)?;
         let mut descendants: Vec<u64> = Vec::with_capacity(self.stages.len());
         for (i, stage) in self.stages.iter().enumerate() {
             range("workers", i, stage.workers as u64, 1, MAX_WORKERS as u64)?;

@@ -8,6 +8,9 @@
 //! every stage (see `calm.rs`) and all batches that ran at any of these have ended. A source that came before `c_0` is over by `E`: at
 //! each `c_i` what there was of it at the stage ran, and ended before the `c` of the stages behind. One that came at `c_0` or later meets
 //! nothing that was before. So no source meets more than what is counted from one such instant to the next.
+//!
+//! What is beyond the margin is a stall, if stalls as declared explain it: for these a part of the deadline is kept back beside the
+//! margin, and each batch is late by what is counted either here or there.
 
 use super::scheduler::{NEVER, PipelineScheduler};
 use crate::scheduler::pool::Pool;
@@ -72,27 +75,44 @@ impl PipelineScheduler {
 
     /// By how much batches took longer since the last such instant, those that run among them.
     fn excess(&self, now: Instant) -> Span {
-        self.pools().fold(self.overruns.spent, |all, pool| all + pool.overdue_by(now))
+        self.pools().fold(self.overruns.spent, |all, pool| all + pool.overdue_by(now, |_, _| false))
     }
 
-    /// A batch that was due then has ended: whether it is to be told that it took longer.
-    pub(super) fn note_overrun(&mut self, now: Instant, due: Instant) -> bool {
+    /// A batch that began and was due then has ended, and was `reported` before, or not: whether it is to be told that it took longer.
+    pub(super) fn note_overrun(
+        &mut self,
+        now: Instant,
+        (started, due, reported): (Instant, Instant, bool),
+    ) -> bool {
         let over = now.since(due);
         if over == Span::ZERO {
+            return reported;
+        }
+        let beyond = self.excess(now) + over > self.overrun_margin();
+        if beyond && !reported && self.first.has_stalled(started, due, now) {
             return false;
         }
         self.overruns.spent = self.overruns.spent + over;
         self.overruns.count += 1;
-        self.excess(now) > self.overrun_margin()
+        beyond || reported
     }
 
     /// Tells of batches that run on, if all of them together may make something late.
     pub(super) fn report_overruns(&mut self, now: Instant) {
-        if self.earliest_due() >= now || self.excess(now) <= self.overrun_margin() {
+        let margin = self.overrun_margin();
+        if self.earliest_due() >= now || self.excess(now) <= margin {
+            return;
+        }
+        // None has ended yet, so nothing of it is on the account.
+        let mut stalls = self.first.stall_account();
+        let mut excused =
+            |started, due| stalls.as_mut().is_some_and(|stalls| stalls.explains(started, due, now));
+        let overdue = self.pools().map(|pool| pool.overdue_by(now, &mut excused));
+        if overdue.fold(self.overruns.spent, |all, over| all + over) <= margin {
             return;
         }
         for stage in 0..=self.later.len() {
-            while let Some((started, due)) = self.pool_mut(stage).report_overdue(now, |_, _| false) {
+            while let Some((started, due)) = self.pool_mut(stage).report_overdue(now, &mut excused) {
                 self.first.stage_ran_over(now, stage, (started, due, false), None);
             }
         }
@@ -107,6 +127,10 @@ impl PipelineScheduler {
         // All that run may take longer at once.
         let running = self.pools().map(Pool::at_work).sum::<usize>().max(1) as u64;
         let left = self.overrun_margin().saturating_sub(self.excess(now)).as_nanos() / running;
+        // By now it may be a stall, then it has as long as one may last.
+        if let Some(stalls) = self.pipeline.stalls.filter(|_| left == 0 && due < now) {
+            return (due + stalls.length()).max(now) + Span::from_nanos(1);
+        }
         let soonest = if due < now { now } else { due + self.pipeline.guard };
         soonest + Span::from_nanos(left + 1)
     }

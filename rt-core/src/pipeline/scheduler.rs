@@ -87,7 +87,7 @@ impl PipelineScheduler {
             deadline: config.deadline.saturating_sub(rest[0]),
             guard: config.guard,
             tolerance: Span::ZERO,
-            stalls: None,
+            stalls: config.stalls,
             workers: alloc::vec![stages[0].workers.clone()],
             dispatch: Dispatch::Eager,
             background: true,
@@ -244,7 +244,7 @@ impl PipelineScheduler {
         let failed = matches!(ran, Ran::Failed(_));
         self.first.count_overrun(time, due.since(started));
         // Within the margin it may take longer.
-        let due = if self.note_overrun(now, due) || reported { due } else { due.max(now) };
+        let due = if self.note_overrun(now, (started, due, reported)) { due } else { due.max(now) };
         self.first.stage_ended(now, stage, (started, due, reported), time);
         if failed {
             let kinds = Scheduler::kinds_of(self.pool(stage).batch(worker));
@@ -292,7 +292,9 @@ impl PipelineScheduler {
     pub fn poll(&mut self, now: Instant) -> PipelineAction {
         if self.armed < now {
             let delay = now.since(core::mem::replace(&mut self.armed, NEVER));
-            self.first.was_late(now, delay);
+            let guard = self.pipeline.guard;
+            let stalled = delay > guard && self.first.has_stalled(now - delay, now - delay + guard, now);
+            self.first.was_late(now, delay, stalled);
         }
         self.report_overruns(now);
         loop {

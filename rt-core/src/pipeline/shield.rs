@@ -2,8 +2,8 @@
 //!
 //! By Theorem P1 stage `i` has all that a mandatory source became answered by `R_i` after its parent had. If these add up to less
 //! than the deadline on every path, what is left is shared out: let `θ_i ≥ θ_p + R_i` for each stage and its parent `p`, and
-//! `θ ≤ D` at the leaves. Then each stage is a service by itself, whose mandatory requests must be answered by `θ_i` after
-//! their *source* came, and as long as each keeps that the others find what Theorem P1 counts on. So the shield of a service
+//! `θ ≤ D` at the leaves, less what stalls may take. Then each stage is a service by itself, whose mandatory requests must be
+//! answered by `θ_i` after their *source* came, and as long as each keeps that the others find what Theorem P1 counts on. So the shield of a service
 //! (see [`crate::Shield`]) is asked, with these differences. As waiting counts all that sources which have come may still
 //! become at the stage; as to come, `M_i` requests for each source. And where a stage has several workers a start `s` that
 //! leaves nothing waiting behind a long batch is counted from by its own rule: the sources of what comes from `s` on came at
@@ -97,7 +97,7 @@ impl Pipeline {
         let mut thetas: Vec<Span> = Vec::with_capacity(self.stages.len());
         for (i, stage) in self.stages.iter().enumerate() {
             let least = stage.parents.most(&thetas) + responses[i];
-            let left = self.deadline.as_nanos().checked_sub((least + below[i].0).as_nanos())?;
+            let left = self.latency().as_nanos().checked_sub((least + below[i].0).as_nanos())?;
             let needs = i == 0 || stage.workers > 1 || below[i].1 == 0;
             thetas.push(least + Span::from_nanos(if needs { left / (below[i].1 + 1) } else { 0 }));
         }

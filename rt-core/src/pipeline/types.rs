@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::sources::SourceId;
 use super::{Parents, Pipeline, PipelineError, Stage};
 use crate::safe_mode::SafeModeConfig;
+use crate::stalls::Stalls;
 use crate::time::{Instant, Span};
 use crate::{ConfigError, Event, Resolution, WorkerId, Workers};
 
@@ -28,6 +29,8 @@ pub struct PipelineConfig {
     pub deadline: Span,
     /// By how much dispatch may come late at each stage.
     pub guard: Span,
+    /// Rare losses of time that the promises are computed with; none is absorbed.
+    pub stalls: Option<Stalls>,
     /// In `1..=MAX_STAGES`, every parent before its children.
     pub stages: Vec<StageConfig>,
     /// Sources waiting at most, and sources begun and not answered at most, in `1..=65536`.
@@ -101,6 +104,7 @@ impl PipelineConfig {
         Pipeline {
             deadline: self.deadline,
             guard: self.guard,
+            stalls: self.stalls,
             stages: self.stages.iter().map(stage).collect(),
         }
     }

@@ -33,6 +33,8 @@ pub(super) struct Guest {
     /// Whether batches may run over and it is not to tell: all together keep to a margin, which is watched for all who share the
     /// workers, or for all stages of a pipeline.
     pub(super) excused: bool,
+    /// Stalls so far that all of them went through.
+    pub(super) stalls: u64,
 }
 
 impl Scheduler {
@@ -42,20 +44,30 @@ impl Scheduler {
     pub(crate) fn share(&mut self, longest: Span, guard: Span) {
         self.pool.forget_due();
         self.be_guest(longest, guard);
+        // They meet all services at once, so it is the device that keeps account of them.
+        self.stalls = None;
     }
 
     /// From now on when it may start a batch is decided elsewhere.
     pub(super) fn be_guest(&mut self, longest: Span, guard: Span) {
         let (behind, demotion) = (Behind::default(), Demotion::default());
-        self.guest =
-            Some(Guest { longest, guard, background: false, breaks: 0, behind, demotion, excused: true });
+        self.guest = Some(Guest {
+            longest,
+            guard,
+            background: false,
+            breaks: 0,
+            behind,
+            demotion,
+            excused: true,
+            stalls: 0,
+        });
         self.note_excused();
         // What the tests of shared workers leave is for batches that overrun.
         self.config.tolerance = Span::ZERO;
     }
 
     /// By how much a request may be read and started late.
-    pub(super) fn most_late(&self) -> Span {
+    pub(crate) fn most_late(&self) -> Span {
         self.guest.map_or(self.config.guard, |guest| guest.guard)
     }
 
@@ -264,10 +276,17 @@ impl Scheduler {
         self.guest.is_some_and(|guest| guest.excused) && !self.is_demoted()
     }
 
-    /// Dispatch came `delay` late, on workers that others share.
-    pub(crate) fn was_late(&mut self, now: Instant, delay: Span) {
+    /// So many stalls that were declared have met its workers.
+    pub(crate) fn set_stalls(&mut self, count: u64) {
+        if let Some(guest) = &mut self.guest {
+            guest.stalls = count;
+        }
+    }
+
+    /// Dispatch came `delay` late, on workers that others share; as stalls that were declared explain, or not.
+    pub(crate) fn was_late(&mut self, now: Instant, delay: Span, stalled: bool) {
         self.worst_delay = self.worst_delay.max(delay);
-        if delay > self.most_late() {
+        if delay > self.most_late() && !stalled {
             self.raise_late(now, self.most_late(), delay);
         }
     }

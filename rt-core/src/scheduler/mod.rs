@@ -350,7 +350,8 @@ impl Scheduler {
     /// Stalls so far that were declared ([`SchedulerConfig::stalls`]), and so are no breach of an assumption.
     #[must_use]
     pub fn stalls(&self) -> u64 {
-        self.stalls.as_ref().map_or(0, |stalls| stalls.count)
+        let shared = || self.guest.map_or(0, |guest| guest.stalls);
+        self.stalls.as_ref().map_or_else(shared, |stalls| stalls.count)
     }
 
     /// Requests so far that had to be served and were missed while no assumption was broken: where constraints absorb stalls.

@@ -5,6 +5,7 @@ use super::queue::{DEMOTED, MANDATORY, OPTIONAL};
 use super::types::{Action, NEVER};
 use crate::admission::Dispatch;
 use crate::safe_mode::Severity;
+use crate::stalls::StallMonitor;
 use crate::time::{Instant, Span};
 
 impl Scheduler {
@@ -73,15 +74,20 @@ impl Scheduler {
             return None;
         }
         // None has ended yet, so nothing of it is on the account.
-        let mut stalls = self.stalls.clone();
+        let mut stalls = self.stall_account();
         let excused = |started, due| stalls.as_mut().is_some_and(|stalls| stalls.explains(started, due, now));
         self.pool.report_overdue(now, excused)
     }
 
     /// Whether a batch that ends now is late by a stall that was declared.
     #[cold]
-    pub(super) fn has_stalled(&mut self, started: Instant, due: Instant, now: Instant) -> bool {
+    pub(crate) fn has_stalled(&mut self, started: Instant, due: Instant, now: Instant) -> bool {
         self.stalls.as_mut().is_some_and(|stalls| stalls.explains(started, due, now))
+    }
+
+    /// What is known of stalls, to be asked without a trace.
+    pub(crate) fn stall_account(&self) -> Option<StallMonitor> {
+        self.stalls.clone()
     }
 
     /// There is nothing to do at `now`: notes when there will be.

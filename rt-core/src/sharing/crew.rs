@@ -4,7 +4,8 @@
 //! what was before that is of no matter. What has run over is forgotten when, since the last batch that did, all was calm once,
 //! and all batches that ran then have ended. A request that came before that calm instant has been answered by then; one that came
 //! later meets nothing that was before. So none meets more than what runs over from one such end to the next, that of its own batch
-//! included.
+//! included. What is beyond the margin is a stall, if stalls as declared explain it: for these a part of each deadline is kept back
+//! beside the margin.
 
 use alloc::boxed::Box;
 
@@ -12,6 +13,7 @@ use super::shield::Spare;
 use crate::WorkerId;
 use crate::scheduler::earliest::Earliest;
 use crate::scheduler::few::Few;
+use crate::stalls::{StallMonitor, Stalls};
 use crate::time::{Instant, Span};
 
 /// A batch that a worker runs.
@@ -51,11 +53,15 @@ pub(super) struct Crew {
     harmed: bool,
     /// What ran over has been forgotten, and [`Crew::take_forgotten`] has not told.
     forgotten: bool,
+    /// Of what is lost rarely, if that is declared: what is beyond the margin, and they explain, is no overrun.
+    stalls: Option<StallMonitor>,
+    /// How long that lasts at most.
+    stall: Span,
 }
 
 impl Crew {
-    /// All of them free, of so many services; batches may run over by `margin` and harm nobody. Allocates.
-    pub(super) fn new(count: usize, services: usize, margin: Span) -> Self {
+    /// All of them free, of so many services; batches may run over by `margin` and harm nobody, beside stalls. Allocates.
+    pub(super) fn new(count: usize, services: usize, (margin, stalls): (Span, Option<Stalls>)) -> Self {
         let mut free = Few::default();
         (0..count).for_each(|worker| free.set(worker, true));
         Self {
@@ -72,7 +78,19 @@ impl Crew {
             calm: None,
             harmed: false,
             forgotten: false,
+            stalls: stalls.map(StallMonitor::new),
+            stall: stalls.map_or(Span::ZERO, |stalls| stalls.length()),
         }
+    }
+
+    /// Stalls so far that were declared.
+    pub(super) fn stalls(&self) -> u64 {
+        self.stalls.as_ref().map_or(0, |stalls| stalls.count)
+    }
+
+    /// Whether a batch that ends now, or dispatch that comes now, is late by a stall that was declared.
+    pub(super) fn has_stalled(&mut self, started: Instant, due: Instant, now: Instant) -> bool {
+        self.stalls.as_mut().is_some_and(|stalls| stalls.explains(started, due, now))
     }
 
     #[inline]
@@ -106,11 +124,19 @@ impl Crew {
         self.due.set(worker, due);
     }
 
-    /// The batch that `worker` ran, if it ran one, has ended: it is free.
+    /// The batch that `worker` ran, if it ran one, has ended: it is free. One that stood still in a stall was due now.
     pub(super) fn end(&mut self, now: Instant, worker: WorkerId) -> Option<Running> {
-        let ended = self.running.get_mut(worker)?.take()?;
+        let mut ended = self.running.get_mut(worker)?.take()?;
         self.due.remove(worker);
         self.set_free(now, worker);
+        let over = now.since(ended.due);
+        if over > Span::ZERO
+            && !ended.reported
+            && self.excess(now) + over > self.margin
+            && self.has_stalled(ended.started, ended.due, now)
+        {
+            ended.due = now;
+        }
         let over = now.since(ended.due);
         if over > Span::ZERO {
             self.spent = self.spent + over;
@@ -251,7 +277,10 @@ impl Crew {
             Span::ZERO => self.each,
             excess => share(self.margin.saturating_sub(excess), self.running.len()),
         };
-        self.due.instant().max(now) + left + Span::from_nanos(1)
+        let due = self.due.instant();
+        // By now it may be a stall, then it has as long as one may last.
+        let due = if left == Span::ZERO && due < now { due + self.stall } else { due };
+        due.max(now) + left + Span::from_nanos(1)
     }
 
     /// A batch that runs on although, with what ran over before, that may harm others; it counts as reported now.
@@ -259,11 +288,31 @@ impl Crew {
         if self.due.instant() >= now || self.excess(now) <= self.margin {
             return None;
         }
-        let (_, worker) = self.due.earliest()?;
+        let worker = match self.stalls.clone() {
+            None => self.due.earliest()?.1,
+            Some(stalls) => self.unexplained(now, stalls)?,
+        };
         self.due.remove(worker);
         let running = self.running[worker].as_mut()?;
         (running.reported, self.harmed) = (true, true);
         Some(*running)
+    }
+
+    /// The first worker whose batch runs over and has not been reported, if those that no stall would explain which ended now have by more
+    /// than the margin. None has ended yet, so nothing of it is on the account.
+    #[inline(never)]
+    fn unexplained(&self, now: Instant, mut stalls: StallMonitor) -> Option<WorkerId> {
+        let (mut first, mut excess) = (None, self.spent);
+        let running = self.running.iter().enumerate();
+        for (worker, running) in running.filter_map(|(worker, running)| Some((worker, running.as_ref()?))) {
+            let over = now.since(running.due);
+            if over == Span::ZERO || !running.reported && stalls.explains(running.started, running.due, now) {
+                continue;
+            }
+            excess = excess + over;
+            first = first.or((!running.reported).then_some(worker));
+        }
+        first.filter(|_| excess > self.margin)
     }
 
     /// Whether every worker is free within `longest`: one that is overdue may yet take any time, reported or not.

@@ -90,6 +90,7 @@ impl Device {
         }
         let workers = services[0].worker_count();
         let guard = services.iter().map(|config| config.guard).min().unwrap_or(Span::ZERO);
+        let stalls = services[0].stalls;
         let mut schedulers = Vec::with_capacity(count);
         for (service, config) in services.into_iter().enumerate() {
             let alike = config.workers.len() == 1 && config.worker_count() == workers;
@@ -97,7 +98,10 @@ impl Device {
                 ("workers", !alike),
                 ("dispatch", config.dispatch != Dispatch::Eager),
                 ("background", !config.background),
-                ("stalls", config.stalls.is_some()),
+                (
+                    "stalls",
+                    config.stalls != stalls || stalls.is_some_and(|stalls| stalls.recovery().is_some()),
+                ),
                 ("batch", config.workers.iter().any(|kind| kind.is_valid() && kind.batch_time() > longest)),
             ];
             if let Some(&(field, _)) = wrong.iter().find(|(_, wrong)| *wrong) {
@@ -113,7 +117,7 @@ impl Device {
             turns,
             longest,
             schedulers,
-            crew: Crew::new(workers, count, overrun_margin),
+            crew: Crew::new(workers, count, (overrun_margin, stalls)),
             line: Line::default(),
             expected: Earliest::new(count),
             touched: 0,
@@ -228,6 +232,9 @@ impl Device {
             }
             _ => self.touched |= bit,
         }
+        if ended.due == now {
+            self.count_stalls();
+        }
         if ended.reported {
             self.others(ended.service, |scheduler| scheduler.is_relieved(now));
         } else if now > ended.due && self.crew.has_harmed() {
@@ -299,7 +306,10 @@ impl Device {
     fn decide(&mut self, now: Instant) -> DeviceAction {
         if self.armed < now {
             let delay = now.since(core::mem::replace(&mut self.armed, NEVER));
-            self.others(usize::MAX, |scheduler| scheduler.was_late(now, delay));
+            let guard = self.schedulers[0].most_late();
+            let stalled = delay > guard && self.crew.has_stalled(now - delay, now - delay + guard, now);
+            self.count_stalls();
+            self.others(usize::MAX, |scheduler| scheduler.was_late(now, delay, stalled));
         }
         self.report(now);
         loop {
@@ -348,8 +358,8 @@ impl Device {
             self.line.set(service, first < NEVER);
         }
         self.touched &= !bit;
-        // Of all services the one that must answer first goes first, dispatch as late as each allows for.
-        let due = if first < NEVER { first - scheduler.config().guard } else { NEVER };
+        // Of all services the one that must answer first goes first, dispatch as late as each allows for, and stalls as long.
+        let due = if first < NEVER { first - scheduler.config().reserve() } else { NEVER };
         self.expected.set(service, Expected { due, wake });
         let waits = scheduler.waiting() > 0;
         if waits && self.waiting & bit == 0 {

@@ -24,6 +24,7 @@ mod line;
 mod margin;
 mod pace;
 mod shield;
+mod stalls;
 mod sweep;
 mod turns;
 mod types;
@@ -33,6 +34,7 @@ use alloc::vec::Vec;
 
 use crate::curve::ArrivalCurve;
 use crate::growth::Envelope;
+use crate::stalls::Stalls;
 use crate::stream::StreamSpec;
 use crate::time::Span;
 use crate::word::Density;
@@ -61,7 +63,7 @@ pub enum Rule {
 /// One of the services on shared workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedService {
-    /// `L`: from arrival to answer, the user's deadline less the guard of this service.
+    /// `L`: from arrival to answer, the user's deadline less the guard of this service and what stalls may take.
     pub latency: Span,
     /// `B`, at least 1: the most requests of a batch.
     pub batch: usize,
@@ -76,8 +78,11 @@ pub struct SharedService {
 pub struct Sharing {
     /// `n`, at least 1.
     pub workers: usize,
-    /// By how much dispatch may come late in all while something waits: what each service keeps back of its deadline at least.
+    /// By how much dispatch may come late in all while something waits, and what stalls may take: what each service keeps back of its
+    /// deadline at least.
     pub guard: Span,
+    /// Rare losses of time, counted in `guard` and the latencies.
+    pub stalls: Option<Stalls>,
     /// `P̂`: the longest batch of any kind, background included; at least every [`SharedService::time`].
     pub longest: Span,
     /// Who goes next.
@@ -192,6 +197,15 @@ pub enum SharingError {
     /// The load is so close to capacity that more instants would have to be looked at than are.
     #[error("there are too many instants to test: lower the load a little")]
     Horizon,
+    /// More stalls than are kept back for may meet one request.
+    #[error("stalls must be so rare that a window of them covers {needed}, but it is {window}")]
+    Stalls {
+        /// What a request can see of what was before it, behind a delay of two deadlines, and what may end late after it; the longest of
+        /// all spans if that is not seen within a minute.
+        needed: Span,
+        /// The window that is declared.
+        window: Span,
+    },
 }
 
 /// What must be served of one service: the density of each stream, and how its requests come.
@@ -245,10 +259,12 @@ impl Sharing {
             return Ok(SharedAdmission { start_within: self.latest_starts(), binding: None });
         }
         self.check_rate(&demands)?;
-        match self.rule {
+        let admission = match self.rule {
             Rule::Earliest => earliest::admit(self, &demands, asked),
             Rule::Turns => turns::admit(self, &demands, asked),
-        }
+        }?;
+        self.check_stalls(&demands)?;
+        Ok(admission)
     }
 
     /// Of each service: the latest start, counted from the arrival, with which an answer is in time.
@@ -269,6 +285,8 @@ impl Sharing {
         let longest = self.longest.as_nanos();
         range("longest", 0, longest, 1, crate::MAX_SPAN.as_nanos())?;
         range("guard", 0, self.guard.as_nanos(), 0, crate::MAX_SPAN.as_nanos())?;
+        let recovery = self.stalls.and_then(|stalls| stalls.recovery());
+        range("recovery from stalls", 0, recovery.map_or(0, Span::as_nanos), 0, 0)?;
         for (service, s) in self.services.iter().enumerate() {
             range("batch", service, s.batch as u64, 1, crate::MAX_BATCH as u64)?;
             range("time", service, s.time.as_nanos(), 1, longest)?;

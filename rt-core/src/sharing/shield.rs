@@ -120,7 +120,7 @@ impl SharedShield {
         let config = scheduler.config();
         let alike = |kind: &crate::workers::Workers, of: &SharedService| {
             (kind.count as u64, kind.batch, kind.batch_time()) == (self.workers, of.batch, of.time)
-                && config.deadline.saturating_sub(config.guard) == of.latency
+                && config.deadline.saturating_sub(config.reserve()) == of.latency
         };
         let of = self.services.get(service).map(|service| &service.of);
         of.is_some_and(|of| config.workers.iter().all(|kind| alike(kind, of)))

@@ -19,7 +19,7 @@ pub struct DeviceConfig {
     /// last that did, nothing mandatory waited and every worker was free within `longest`, and all that ran then has ended. Beyond
     /// it all services are in safe mode ([`super::SharedAdmission::binding`]).
     pub overrun_margin: Span,
-    /// The services: eager, with background, of as many workers of one kind each, without stalls.
+    /// The services: eager, with background, of as many workers of one kind each, and the same stalls, which none absorbs.
     pub services: Vec<SchedulerConfig>,
 }
 

@@ -12,7 +12,7 @@ pub(crate) mod select;
 use classes::class_of;
 pub(crate) use dice::Dice;
 #[allow(unused_imports, reason = "each test file uses its own part")]
-pub(crate) use naive::{earliest, violates_any};
+pub(crate) use naive::{earliest, end_of, violates_any};
 
 use rt_core::{
     Action, Arrival, Cause, Dispatch, Event, Fallbacks, HandOverError, Instant, Joined, LatencyProfile,

@@ -34,3 +34,17 @@ fn violates(outcomes: &[bool], m: u32, k: u32) -> bool {
 pub(crate) fn violates_any(outcomes: &[bool], set: &ConstraintSet) -> bool {
     set.as_slice().iter().any(|c| violates(outcomes, c.misses(), c.window()))
 }
+
+/// When a batch ends that begins at `start` and takes `work` on a clock that stands still from each of `stalls` on to its end.
+pub(crate) fn end_of(start: u64, work: u64, stalls: &[(u64, u64)]) -> u64 {
+    let (mut now, mut left) = (start, work);
+    for &(from, to) in stalls.iter().filter(|stall| stall.1 > start) {
+        let before = from.saturating_sub(now);
+        if left <= before {
+            break;
+        }
+        left -= before;
+        now = to;
+    }
+    now + left
+}

@@ -31,6 +31,15 @@ pub(crate) struct Pipeline {
     pub(crate) late: u8,
 }
 
+/// Ticks in which nothing need go on, on whatever workers, and nothing need be started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stalls {
+    /// So many in a row at most, or, without a `window`, from one instant at which no mandatory source is unanswered to the next.
+    pub(crate) length: u8,
+    /// From the end of one row of them to that of the next it is at least as long.
+    pub(crate) window: Option<u8>,
+}
+
 /// A request is the rank of its source, oldest first; more than one request of a source may be at a stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct State {
@@ -47,6 +56,9 @@ struct State {
     running: Vec<Vec<(u8, Vec<u8>)>>,
     /// The lateness used at each stage since something has waited there.
     used: Vec<u8>,
+    /// Ticks lost in this stall, or since no mandatory source was unanswered; and how long ago the last stall ended, up to a window.
+    lost: u8,
+    ended: u8,
 }
 
 impl Pipeline {
@@ -131,19 +143,28 @@ impl Pipeline {
 
     /// The longest that any source can take; `None` beyond `limit` states.
     pub(crate) fn judge(&self, limit: usize) -> Option<u8> {
+        self.judge_with(Stalls::default(), limit)
+    }
+
+    /// The same where time is lost.
+    pub(crate) fn judge_with(&self, stalls: Stalls, limit: usize) -> Option<u8> {
         let stages = self.stages.len();
         let first = State {
             waiting: vec![Vec::new(); stages],
             running: vec![Vec::new(); stages],
             used: vec![0; stages],
+            ended: stalls.window.unwrap_or(0),
             ..State::default()
         };
         let (mut open, mut seen, mut longest, mut next) =
             (vec![first.clone()], HashSet::from([first]), 0, Vec::new());
         while let Some(state) = open.pop() {
-            self.moves(&state, &mut next);
+            self.moves(&state, stalls, &mut next);
             for mut state in next.drain(..) {
                 longest = longest.max(state.forget_answered());
+                if stalls.window.is_none() && state.sources.is_empty() {
+                    state.lost = 0;
+                }
                 if !seen.contains(&state) {
                     seen.insert(state.clone());
                     open.push(state);
@@ -156,7 +177,7 @@ impl Pipeline {
         Some(longest)
     }
 
-    fn moves(&self, state: &State, next: &mut Vec<State>) {
+    fn moves(&self, state: &State, stalls: Stalls, next: &mut Vec<State>) {
         self.arrive(state, next);
         let (mut ended, mut idle) = (false, None);
         for (i, stage) in self.stages.iter().enumerate() {
@@ -186,16 +207,43 @@ impl Pipeline {
                 }
             }
         }
+        if ended {
+            return;
+        }
+        self.stall(state, stalls, next);
+        // A stall that has begun goes on until it may end.
+        let Some(before) = state.resumed(stalls) else { return };
         match idle {
-            _ if ended => {}
-            None => next.push(self.tick(state)),
+            None => next.push(self.tick(&before, stalls)),
             // One stage at a time is late, which is enough to see whether each may be.
             Some(stage) if stage < usize::MAX => {
-                let mut late = self.tick(state);
+                let mut late = self.tick(&before, stalls);
                 late.used[stage] += 1;
                 next.push(late);
             }
             Some(_) => {}
+        }
+    }
+
+    /// A tick of a stall, if there may be one: every way in which batches get on in it, or do not.
+    fn stall(&self, state: &State, stalls: Stalls, next: &mut Vec<State>) {
+        let soon =
+            stalls.window.is_some_and(|window| state.lost == 0 && state.ended + stalls.length < window);
+        if state.lost == stalls.length || soon {
+            return;
+        }
+        let mut ticked = self.tick(state, stalls);
+        ticked.lost += 1;
+        let busy: Vec<(usize, usize)> = (0..self.stages.len())
+            .flat_map(|i| (0..state.running[i].len()).map(move |worker| (i, worker)))
+            .collect();
+        for still in 0..1 << busy.len() {
+            let mut state = ticked.clone();
+            for (place, &(i, worker)) in busy.iter().enumerate() {
+                state.running[i][worker].0 += (still >> place) & 1;
+            }
+            state.running.iter_mut().for_each(|running| running.sort_unstable());
+            next.push(state);
         }
     }
 
@@ -268,13 +316,14 @@ impl Pipeline {
         !here && !comes
     }
 
-    fn tick(&self, state: &State) -> State {
+    fn tick(&self, state: &State, stalls: Stalls) -> State {
         let Bound::Window { length, .. } = self.stream.bounds[0] else { panic!("a window") };
         let mut state = state.clone();
         state.recent.iter_mut().for_each(|age| *age += 1);
         state.recent.retain(|&age| age < length);
         state.sources.iter_mut().for_each(|age| *age = age.checked_add(1).expect("no source waits for ever"));
         state.running.iter_mut().flatten().for_each(|(left, _)| *left -= 1);
+        state.ended = (state.ended + 1).min(stalls.window.unwrap_or(0));
         state
     }
 }
@@ -288,6 +337,16 @@ fn stream(dice: &mut Dice) -> Stream {
 }
 
 impl State {
+    /// Where no stall goes on, if that may have ended by now.
+    fn resumed(&self, stalls: Stalls) -> Option<Self> {
+        match stalls.window {
+            Some(window) if self.lost > 0 => {
+                (self.ended >= window).then(|| Self { lost: 0, ended: 0, ..self.clone() })
+            }
+            _ => Some(self.clone()),
+        }
+    }
+
     /// Takes out the sources of which nothing is left; how old the oldest of them was.
     fn forget_answered(&mut self) -> u8 {
         let mut oldest = 0;

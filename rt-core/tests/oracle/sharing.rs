@@ -31,6 +31,10 @@ pub(crate) struct Shared {
     pub(crate) late: u8,
     /// By so much one batch may take longer, between two instants at which nothing waits.
     pub(crate) overrun: u8,
+    /// For so many ticks, from an instant at which no mandatory request waits to the next, no worker need get on, and nothing be started.
+    pub(crate) stall: u8,
+    /// How rare stalls are said to be.
+    pub(crate) window: u64,
 }
 
 /// One choice of the adversary.
@@ -46,6 +50,8 @@ pub(crate) enum Move {
     Tick,
     /// The same, although something should have been started.
     Late,
+    /// The same, and these workers, a bit each, stand still.
+    Stall(u8),
     /// A free worker takes a batch before those that wait, with so many of this service; it takes so long.
     Ahead(usize, usize, u8),
 }
@@ -64,6 +70,7 @@ pub(super) struct State {
     used: u8,
     late: u8,
     pub(super) overrun: bool,
+    lost: u8,
 }
 
 impl Shared {
@@ -87,13 +94,6 @@ impl Shared {
                 }
             };
             let services: Vec<_> = (0..2 + dice.within(0, 4) / 4).map(|_| service(dice)).collect();
-            let mandatory = |s: &Service, length: u64| -> u64 {
-                let of = |stream: &Stream| {
-                    let (served, of) = density(&stream.constraints);
-                    (arrivals_within(stream, length) * u64::from(served)).div_ceil(u64::from(of))
-                };
-                s.streams.iter().map(of).sum()
-            };
             let load = |s: &Service| mandatory(s, 240) * u64::from(s.time) * 100 / s.batch as u64;
             let load = services.iter().map(load).sum::<u64>() / (240 * workers as u64);
             let crowd = services.iter().map(|s| mandatory(s, u64::from(s.deadline))).max().unwrap_or(0);
@@ -102,7 +102,28 @@ impl Shared {
                 && crowd <= 6
                 && services.iter().all(|s| s.deadline >= longest + s.time)
             {
-                return Self { services, workers, longest, turns, late, overrun: 0 };
+                return Self {
+                    services,
+                    workers,
+                    longest,
+                    turns,
+                    late,
+                    overrun: 0,
+                    stall: 0,
+                    window: rt_core::MAX_SPAN.as_nanos(),
+                };
+            }
+        }
+    }
+
+    /// The same with as much longer deadlines as a stall may take.
+    pub(crate) fn draw_stalling(dice: &mut Dice, turns: bool, (late, stall): (u8, u8)) -> Self {
+        loop {
+            let mut shared = Self { stall, ..Self::draw(dice, turns, late) };
+            shared.services.iter_mut().for_each(|service| service.deadline += stall);
+            // What can wait must fit into a state.
+            if shared.services.iter().all(|service| mandatory(service, service.deadline.into()) <= 8) {
+                return shared;
             }
         }
     }
@@ -145,6 +166,13 @@ impl Shared {
             next.push((Move::Tick, self.tick(state)));
         } else if state.late < self.late {
             next.push((Move::Late, self.tick(state).map(|other| State { late: state.late + 1, ..other })));
+        }
+        if state.lost < self.stall {
+            let busy =
+                state.busy.iter().enumerate().fold(0, |bits, (w, left)| bits | u8::from(*left > 0) << w);
+            for still in (0..4).filter(|still| still & !busy == 0) {
+                next.push((Move::Stall(still), self.stalled(state, still)));
+            }
         }
         if free && !any {
             for time in 1..=self.longest {
@@ -226,7 +254,8 @@ impl Shared {
         }
         let more = if state.overrun { 0 } else { self.overrun };
         for time in 1..=service.time + more {
-            let late = state.waiting[s].as_slice()[0] < time;
+            // The batch itself may lose all that may yet be lost.
+            let late = state.waiting[s].as_slice()[0] < time + self.stall - state.lost;
             let mut other =
                 State { overrun: state.overrun || time > service.time, ..self.occupied(&other, time) };
             self.look_back(&mut other);
@@ -266,10 +295,20 @@ impl Shared {
         Some(other)
     }
 
+    /// A tick in which these workers stand still; nothing as for [`Shared::tick`].
+    fn stalled(&self, state: &State, still: u8) -> Option<State> {
+        let mut other = self.tick(&State { lost: state.lost + 1, ..*state })?;
+        for (w, left) in other.busy.iter_mut().enumerate() {
+            *left += still >> w & 1;
+        }
+        other.busy[..self.workers].sort_unstable();
+        Some(other)
+    }
+
     /// Where nothing waits and none runs for longer than it should, what was late before counts no more.
     fn look_back(&self, state: &mut State) {
         if state.waiting.iter().all(|queue| queue.len() == 0) {
-            state.late = 0;
+            (state.late, state.lost) = (0, 0);
             state.overrun &= state.busy.iter().any(|&left| left > self.longest);
         }
     }
@@ -291,6 +330,15 @@ fn leave(state: &mut State, service: u8) {
     let line: Vec<u8> = state.line.as_slice().iter().copied().filter(|&s| s != service).collect();
     state.line.drop_front(state.line.len());
     line.into_iter().for_each(|s| state.line.push(s));
+}
+
+/// How many mandatory requests of a service may come in such a length.
+fn mandatory(service: &Service, length: u64) -> u64 {
+    let of = |stream: &Stream| {
+        let (served, of) = density(&stream.constraints);
+        (arrivals_within(stream, length) * u64::from(served)).div_ceil(u64::from(of))
+    };
+    service.streams.iter().map(of).sum()
 }
 
 fn small(dice: &mut Dice, low: u64, high: u64) -> u8 {

@@ -7,6 +7,7 @@ use rt_core::{Arrival, Cause, Event, Instant, Outcome, Ran, Span, StreamError, S
 
 use super::{Run, Waits};
 use crate::harness::classes::class_of;
+use crate::harness::end_of;
 
 impl Run {
     pub(crate) fn add(&mut self, service: usize, spec: StreamSpec) -> StreamId {
@@ -249,14 +250,17 @@ impl Run {
             assert_eq!(bound, base);
         }
         let wanted = (self.time)(service, bound);
-        let most = self.margin.map_or(wanted, |margin| bound + margin - self.over);
+        let most = self.margin.map_or(wanted, |margin| bound + margin.saturating_sub(self.over));
         let time = wanted.min(most);
         self.over += time.saturating_sub(bound);
         self.overran[service] |= time > bound;
         self.harms[worker] = time > bound && !self.demoted[service];
         self.alone += usize::from(self.demoted[service] && time > self.longest);
         self.due[worker] = self.now + bound;
-        self.running[worker] = Some((self.now, self.now + time));
+        let (ends, still) = (self.now + time, end_of(self.now, time, &self.stalls));
+        let stands = still > ends && !(self.spared)();
+        self.stalled += usize::from(stands);
+        self.running[worker] = Some((self.now, if stands { still } else { ends }));
     }
 
     /// A worker is lost, and what it runs with it; that this has ended is heard of later.

@@ -10,7 +10,7 @@ use rt_core::sharing::{
 };
 use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, HandOverError, Instant,
-    LatencyProfile, SafeModeConfig, Selector, Span, StreamId, StreamSpec, Variant,
+    LatencyProfile, SafeModeConfig, Selector, Span, Stalls, StreamId, StreamSpec, Variant,
 };
 
 use crate::harness::classes::classed;
@@ -63,18 +63,25 @@ fn lists(specs: &[Vec<StreamSpec>]) -> Vec<&[StreamSpec]> {
 
 fn sharing(shared: &Shared) -> Sharing {
     let service = |s: &Service| SharedService {
-        latency: ns(s.deadline - shared.late),
+        latency: ns(s.deadline - shared.late - shared.stall),
         batch: s.batch,
         time: ns(s.time),
         turn: s.turn.into(),
     };
     Sharing {
         workers: shared.workers,
-        guard: ns(shared.late),
+        guard: ns(shared.late + shared.stall),
+        stalls: stalls(shared),
         longest: ns(shared.longest),
         rule: rule(shared),
         services: shared.services.iter().map(service).collect(),
     }
+}
+
+/// One of them in a window, if any.
+fn stalls(shared: &Shared) -> Option<Stalls> {
+    let window = Span::from_nanos(shared.window);
+    (shared.stall > 0).then(|| Stalls::new(1, window, ns(shared.stall)).expect("valid"))
 }
 
 /// A system that is admitted, and by how much a batch of it may run over.
@@ -153,6 +160,10 @@ pub(crate) struct Run {
     pub(crate) gone_ahead: usize,
     /// Batches that ran with a slower variant than the base, and how many of them held what had to be served.
     pub(crate) varied: [usize; 2],
+    /// From when to when batches stand still, in order, but for those that are spared; and how many did.
+    pub(crate) stalls: Vec<(u64, u64)>,
+    pub(crate) spared: Box<dyn FnMut() -> bool>,
+    pub(crate) stalled: usize,
 }
 
 impl Run {
@@ -212,6 +223,9 @@ impl Run {
             ahead: 0,
             gone_ahead: 0,
             varied: [0; 2],
+            stalls: Vec::new(),
+            spared: Box::new(|| false),
+            stalled: 0,
         }
     }
 
@@ -267,7 +281,8 @@ fn device(shared: &Shared, (guards, safe_mode): (&[u64], SafeModeConfig), margin
             Dispatch::Eager,
         );
         let (guard, spread) = (Span::from_nanos(guard), s.deadline % 2 == 1);
-        rt_core::SchedulerConfig { guard, spread, queue: 64, streams: 8, safe_mode, ..base }
+        let stalls = stalls(shared);
+        rt_core::SchedulerConfig { guard, spread, stalls, queue: 64, streams: 8, safe_mode, ..base }
     };
     let device = Device::new(DeviceConfig {
         rule: rule(shared),

@@ -2,6 +2,8 @@
 
 use rt_core::{Event, MissReason, Outcome, Resolution, Span, StreamId};
 
+use crate::harness::end_of;
+
 use super::{Batch, Line, Source, at, ns};
 
 impl Line {
@@ -87,6 +89,11 @@ impl Line {
             let more = over(self.scheduler.overruns_left().as_nanos().saturating_sub(planned));
             ends = if more > 0 { self.now + bound + more } else { ends };
             self.overran += usize::from(more > 0);
+        }
+        let still = end_of(self.now, ends - self.now, &self.stalls);
+        if still > ends && !(self.spared)(stage) {
+            ends = still;
+            self.stalled += 1;
         }
         self.running[stage][worker] = Some(Batch { started: self.now, bound, ends });
     }

@@ -44,6 +44,7 @@ pub(crate) fn config(small: &Pipeline, deadline: u64, clean: u64) -> PipelineCon
     PipelineConfig {
         deadline: ns(deadline),
         guard: ns(small.late.into()),
+        stalls: None,
         stages: small.stages.iter().map(stage).collect(),
         queue: 64,
         streams: 8,
@@ -138,6 +139,12 @@ pub(crate) struct Line {
     pub(crate) overran: usize,
     /// More may be amiss than mandatory requests that begin too late.
     pub(crate) lenient: bool,
+    /// From when to when time is lost, in order: by batches that may run then, and, if all is `frozen`, by what is taken in then too; which
+    /// batches get on nevertheless, from the stage; and how many did not.
+    pub(crate) stalls: Vec<(u64, u64)>,
+    pub(crate) frozen: bool,
+    pub(crate) spared: Box<dyn FnMut(usize) -> bool>,
+    pub(crate) stalled: usize,
 }
 
 impl Line {
@@ -162,6 +169,10 @@ impl Line {
             over: None,
             overran: 0,
             lenient: false,
+            stalls: Vec::new(),
+            frozen: false,
+            spared: Box::new(|_| false),
+            stalled: 0,
             config,
         }
     }
@@ -219,12 +230,17 @@ impl Line {
 
     /// A source comes now; its token.
     pub(crate) fn arrive(&mut self, stream: StreamId) -> usize {
+        self.take_in(stream, self.now)
+    }
+
+    /// A source that came then is taken in.
+    pub(crate) fn take_in(&mut self, stream: StreamId, came: u64) -> usize {
         let token = self.sources.len();
-        let deadline = self.now + self.config.deadline.as_nanos();
+        let deadline = came + self.config.deadline.as_nanos();
         let stages = self.config.stages.len();
         let mut source = Source {
             stream,
-            came: self.now,
+            came,
             deadline,
             mandatory: false,
             numbers: vec![0; stages],
@@ -235,7 +251,7 @@ impl Line {
         };
         (source.numbers[0], source.waiting[0]) = (1, vec![0]);
         self.sources.push(source);
-        let arrival = Arrival::new(stream, token as u64, at(self.now));
+        let arrival = Arrival::new(stream, token as u64, at(came));
         let refused = self.scheduler.handle_arrival(at(self.now), arrival);
         refused.into_iter().for_each(|r| self.resolved(r));
         self.settle();
@@ -244,11 +260,17 @@ impl Line {
 
     /// Lets time pass up to and with `to`.
     pub(crate) fn advance_to(&mut self, to: u64) {
-        while let Some(next) = self.next_event().filter(|&next| next <= to) {
+        while let Some(next) = self.next_event().map(|next| self.awake(next)).filter(|&next| next <= to) {
             self.now = self.now.max(next);
             self.step();
         }
         self.now = self.now.max(to);
+    }
+
+    /// When what happens then is taken in.
+    pub(crate) fn awake(&self, at: u64) -> u64 {
+        let mut stalls = self.stalls.iter().filter(|stall| self.frozen && stall.0 <= at && at < stall.1);
+        stalls.next().map_or(at, |stall| stall.1)
     }
 
     /// When the next thing happens by itself.
@@ -260,7 +282,7 @@ impl Line {
     /// Answers all that is left.
     pub(crate) fn drain(&mut self) {
         while self.sources.iter().any(|source| source.ended.is_none()) {
-            let next = self.next_event().expect("what waits or runs ends some time");
+            let next = self.awake(self.next_event().expect("what waits or runs ends some time"));
             self.advance_to(next);
         }
         assert_eq!(self.scheduler.open_sources(), 0);

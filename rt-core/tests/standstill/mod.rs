@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use rt_core::{ArrivalBound, ArrivalCurve, BalancedWord, Constraint, ConstraintSet, StreamId, StreamSpec};
 
-use crate::harness::Harness;
 use crate::harness::load::ns;
+use crate::harness::{Harness, end_of};
 
 pub(crate) fn stream(constraint: (u32, u32), bound: ArrivalBound) -> StreamSpec {
     let constraint = Constraint::any_miss(constraint.0, constraint.1).expect("m < k");
@@ -17,20 +17,6 @@ pub(crate) fn stream(constraint: (u32, u32), bound: ArrivalBound) -> StreamSpec 
 
 pub(crate) fn window(count: u64, length: u64) -> ArrivalBound {
     ArrivalBound::window(count, ns(length)).expect("valid")
-}
-
-/// When a batch ends that begins at `start` and takes `work` on a clock that stands still from each of `stalls` on to its end.
-pub(crate) fn end_of(start: u64, work: u64, stalls: &[(u64, u64)]) -> u64 {
-    let (mut now, mut left) = (start, work);
-    for &(from, to) in stalls.iter().filter(|stall| stall.1 > start) {
-        let before = from.saturating_sub(now);
-        if left <= before {
-            break;
-        }
-        left -= before;
-        now = to;
-    }
-    now + left
 }
 
 /// Batches of `harness` stand still in the stalls, and take `work` of their bound otherwise.

@@ -71,7 +71,8 @@ impl Sharing {
         }
         let workers = several::Workers { count: raw.workers };
         let (unit, rule) = (written::Unit::Ns, "auto".to_owned());
-        let written = several::SharedProblem { unit, background: true, workers, rule, services };
+        let written =
+            several::SharedProblem { unit, background: true, stalls: None, workers, rule, services };
         let problem = SharedProblem::from_raw(written.clone())?;
         let work: f64 = problem.services.iter().map(|service| work_per_s(service, true)).sum();
         if work > 0.0 {

@@ -86,6 +86,7 @@ impl<'a> Ordered<'a> {
         let config = PipelineConfig {
             deadline: tree.deadline,
             guard: Span::ZERO,
+            stalls: None,
             stages: stages.clone().map(config).collect::<Result<_, _>>()?,
             queue: QUEUE,
             streams: STREAMS,

@@ -78,6 +78,7 @@ impl<'a> Staged<'a> {
         let mut scheduler = PipelineScheduler::new(&PipelineConfig {
             deadline: pipeline.deadline,
             guard: pipeline.guard,
+            stalls: pipeline.stalls,
             stages: pipeline.stages.iter().zip(&problem.profiles).map(stage).collect(),
             queue: sources.clamp(1, MAX_WAITING),
             streams: streams.len().max(1),

@@ -142,7 +142,8 @@ pub(crate) fn device_of(
 ) -> Result<Device, DeviceError> {
     let config = |(s, of): (usize, &Service)| {
         let workers = Workers { count: problem.workers, batch: of.batch, profile: of.profile.clone() };
-        config_of(of, workers, (queue, streams(s)), safe_mode)
+        let config = config_of(of, workers, (queue, streams(s)), safe_mode);
+        SchedulerConfig { stalls: problem.stalls, ..config }
     };
     Device::new(DeviceConfig {
         rule: *rule,

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use rt_core::MAX_WORKERS;
 use rt_core::sharing::{MAX_SERVICES, MAX_TURN, Rule};
+use rt_core::{MAX_WORKERS, Stalls};
 
 use super::check::{Check, Refused, all};
-use super::{RecordConfig, raw};
+use super::{HeldBy, RecordConfig, raw};
 
 /// Workers that services share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct DeviceConfig {
     pub ahead: bool,
     /// Bytes of model files that all its workers may load together.
     pub max_memory: u64,
+    /// Rare losses of time on its workers, which all its services keep back of their deadlines.
+    pub stalls: Option<Stalls>,
     /// When requests of which of its services came, and what became of them, goes into a file.
     pub record: Option<RecordConfig>,
     /// The field of its GPUs and what it says.
@@ -55,6 +57,7 @@ impl DeviceConfig {
             in_order: false,
             ahead: true,
             max_memory: raw::four_gib(),
+            stalls: None,
             record: None,
             gpu: (String::new(), None),
         };
@@ -76,6 +79,8 @@ pub(super) struct Place {
     pub(super) cores: Vec<usize>,
     pub(super) gpu: (String, Option<raw::Gpu>),
     pub(super) record: Option<RecordConfig>,
+    /// Those of the device.
+    pub(super) stalls: Option<Stalls>,
 }
 
 impl Check<'_> {
@@ -88,6 +93,13 @@ impl Check<'_> {
             let (workers, cores) = (self.workers(&at, raw.workers.unwrap_or(1)), self.cores(&at, &raw.cores));
             let max_memory = self.number(&format!("{at}.max-memory"), raw.max_memory, 1, 1 << 44);
             let record = self.record(&at, raw.record, raw.record_limit);
+            let field = format!("{at}.stalls");
+            let stalls = raw.stalls.as_ref().map(|stalls| self.stalls(&field, stalls)).transpose();
+            if raw.stalls.is_some_and(|stalls| stalls.by == HeldBy::Constraints) {
+                let reason =
+                    "constraints absorb stalls of a service with workers of its own: say \"deadline\"";
+                return Err(self.refuse(&format!("{field}.by"), "\"constraints\"", reason));
+            }
             Ok(DeviceConfig {
                 name: named?,
                 workers: workers?,
@@ -100,6 +112,7 @@ impl Check<'_> {
                 in_order: matches!(raw.prefer, raw::Prefer::InOrder),
                 ahead: raw.ahead,
                 max_memory: max_memory?,
+                stalls: stalls?,
                 record: record?,
                 gpu: (format!("{at}.gpu"), raw.gpu),
             })
@@ -138,7 +151,14 @@ impl Check<'_> {
             let cores = self.cores(at, raw.cores.as_deref().unwrap_or_default());
             let record = self.record(at, raw.record.clone(), raw.record_limit);
             let gpu = (field("gpu"), raw.gpu.clone());
-            return Ok(Place { share: None, workers: workers?, cores: cores?, gpu, record: record? });
+            return Ok(Place {
+                share: None,
+                workers: workers?,
+                cores: cores?,
+                gpu,
+                record: record?,
+                stalls: None,
+            });
         };
         let Some(name) = named.as_str() else {
             let reason = format!("must be the name of a [[device]]; the number of a GPU is gpu = {named}");
@@ -161,7 +181,7 @@ impl Check<'_> {
             ("gpu", shown(raw.gpu.is_some()), of_device),
             ("record", raw.record.as_ref().map(|path| path.display().to_string()), of_device),
             ("record-limit", raw.record_limit.map(|limit| limit.to_string()), of_device),
-            ("stalls", shown(raw.stalls.is_some()), never),
+            ("stalls", shown(raw.stalls.is_some()), of_device),
             (
                 "optimise",
                 shown(raw.optimise.is_some()),
@@ -190,10 +210,10 @@ impl Check<'_> {
         if !(1e-6..=1e6).contains(&weight) {
             return Err(self.refuse(&field("weight"), &weight.to_string(), "must be in 0.000001..=1000000"));
         }
-        let DeviceConfig { workers, cores, gpu, record, .. } = devices[device].clone();
+        let DeviceConfig { workers, cores, gpu, record, stalls, .. } = devices[device].clone();
         refused?;
         let turn = turn?.map(|turn| turn as u32);
-        Ok(Place { share: Some(ShareConfig { device, turn, weight }), workers, cores, gpu, record })
+        Ok(Place { share: Some(ShareConfig { device, turn, weight }), workers, cores, gpu, record, stalls })
     }
 
     /// Every device has services, and no more than can share one.
@@ -214,6 +234,12 @@ impl Check<'_> {
             if on == 0 {
                 let reason = format!("no service says device = \"{}\"", device.name);
                 return Err(self.refuse(&format!("device[{i}].name"), &format!("{:?}", device.name), reason));
+            }
+            if device.stalls.is_some()
+                && classes.clone().any(|class| class.shared && class.name == device.name)
+            {
+                let reason = "is not possible where `weir place` chooses what shares the device: remove it";
+                return Err(self.refuse(&format!("device[{i}].stalls"), "(present)", reason));
             }
             self.number(&format!("device[{i}] (how many services)"), on as u64, 1, MAX_SERVICES as u64)?;
         }

@@ -52,10 +52,8 @@ impl Check<'_> {
         self.number(&field, kinds.len() as u64, 1, MAX_KINDS)?;
         self.not_mixed(at, &raw, several)?;
         let (name, alone) = (raw.name.clone(), raw.background);
-        let mut promise = self.promise(at, &mut raw, alone)?;
-        if several {
-            promise.stalls_held_by = HeldBy::Deadline;
-        }
+        let promise = self.promise(at, &mut raw, alone)?;
+        let promise = if several { promise.held_by_deadline() } else { promise };
         let record = self.record(at, raw.record.take(), raw.record_limit)?;
         let mut names = HashSet::new();
         let runs = all(kinds.into_iter().enumerate().map(|(i, kind)| {

@@ -9,8 +9,8 @@ use weir_engine::adapter::AdapterConfig;
 use weir_engine::{EngineKind, Isolation};
 
 use super::check::{ABSENT, Check, Refused, all, shown};
-use super::service::{Beside, Runs};
-use super::{Candidates, ModelChoice, PlacementConfig, ServiceConfig, StageConfig, raw};
+use super::service::{Beside, Promise, Runs};
+use super::{Candidates, HeldBy, ModelChoice, PlacementConfig, ServiceConfig, StageConfig, raw};
 
 /// The most results of one source at a stage: its answer has room for so many.
 const MAX_RESULTS: u64 = 256;
@@ -48,8 +48,10 @@ impl Check<'_> {
     ) -> Result<ServiceConfig, Refused> {
         let refused = self.refused(at, raw.refused());
         let worth = self.worth(at, &raw);
+        let stalls = self.kept_stalls(at, &raw);
         let (name, mut promise) = (raw.name.clone(), raw.promise());
         let promise = self.promise(at, &mut promise, false);
+        let promise = promise.map(Promise::held_by_deadline);
         let count = raw.stage.len() as u64;
         let count = self.number(&format!("{at}.stage (how many)"), count, 1, MAX_STAGES as u64);
         let stages: Vec<String> = raw.stage.iter().map(|stage| stage.name.clone()).collect();
@@ -115,6 +117,7 @@ impl Check<'_> {
             Err(Refused) => Err(Refused),
         };
         refused.and(count)?;
+        stalls?;
         queue?;
         let ((tree, answers), (runs, promise)) = ((tree?, answers?), (runs?, promise?));
         let ((record, workers), (worth, place)) = ((record?, open?), (worth?, place?));
@@ -147,6 +150,20 @@ impl Check<'_> {
             candidates: None,
             ..first
         })
+    }
+
+    /// What stalls may take is kept back of the deadline of a pipeline, and nobody has asked what that leaves to models that are chosen.
+    fn kept_stalls(&self, at: &str, raw: &raw::Pipeline) -> Result<(), Refused> {
+        let Some(stalls) = &raw.stalls else { return Ok(()) };
+        if stalls.by == HeldBy::Constraints {
+            let reason = "constraints absorb stalls of a service with workers of its own: say \"deadline\"";
+            return Err(self.refuse(&format!("{at}.stalls.by"), "\"constraints\"", reason));
+        }
+        if raw.stage.iter().any(raw::Stage::has_candidates) {
+            let reason = "is not possible where `weir place` chooses the models of stages: remove it";
+            return Err(self.refuse(&format!("{at}.stalls"), "(present)", reason));
+        }
+        Ok(())
     }
 
     /// Of which stages the plan chooses the workers: those that state none where `all` says how many they have together. These

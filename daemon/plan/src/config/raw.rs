@@ -51,6 +51,7 @@ pub(super) struct Device {
     pub(super) ahead: bool,
     #[serde(default = "four_gib")]
     pub(super) max_memory: u64,
+    pub(super) stalls: Option<Stalls>,
     pub(super) record: Option<PathBuf>,
     pub(super) record_limit: Option<u64>,
 }
@@ -290,7 +291,7 @@ impl Default for Service {
 }
 
 /// At most so many stalls in any such interval, each of at most such a length.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Stalls {
     pub(super) at_most: u64,

@@ -85,7 +85,7 @@ impl Check<'_> {
                 format!("only {workers} worker(s) are there to call them: remove some, or say more workers");
             return Err(self.refuse(&format!("{at}.remote.url (how many)"), &count.to_string(), reason));
         }
-        match promise.stalls() {
+        match runs.stalls(promise) {
             Some(stalls) if clock::duration(stalls.lost()) >= remote.timeout => {
                 let (value, lost) = (format!("{} ms", remote.timeout.as_millis()), stalls.lost());
                 let reason =

@@ -70,11 +70,17 @@ impl Runs {
     pub(super) fn engine(&self) -> EngineKind {
         self.engine
     }
+
+    /// What is declared of its workers, or by what is promised.
+    pub(super) fn stalls(&self, promise: &Promise) -> Option<Stalls> {
+        self.place.stalls.or(promise.stalls)
+    }
 }
 
 impl Promise {
-    pub(super) fn stalls(&self) -> Option<Stalls> {
-        self.stalls
+    /// The same where constraints cannot absorb stalls.
+    pub(super) fn held_by_deadline(self) -> Self {
+        Self { stalls_held_by: HeldBy::Deadline, ..self }
     }
 }
 
@@ -269,7 +275,7 @@ impl Check<'_> {
         Ok(Tolerance { most, paced: false })
     }
 
-    fn stalls(&self, at: &str, raw: &raw::Stalls) -> Result<Stalls, Refused> {
+    pub(super) fn stalls(&self, at: &str, raw: &raw::Stalls) -> Result<Stalls, Refused> {
         let count = self.number(&format!("{at}.at-most"), raw.at_most, 1, MAX_STALLS as u64);
         let window = self.span(&format!("{at}.in"), &raw.window, Span::from_nanos(1));
         let length = self.span(&format!("{at}.of"), &raw.length, Span::from_nanos(1));
@@ -408,6 +414,7 @@ impl ServiceConfig {
     }
 
     pub(super) fn of(name: String, at: &str, runs: Runs, promise: Promise) -> Self {
+        let stalls = runs.stalls(&promise);
         Self {
             name,
             at: at.to_owned(),
@@ -423,7 +430,7 @@ impl ServiceConfig {
             deadline: promise.deadline,
             guard: promise.guard,
             tolerance: promise.tolerance,
-            stalls: promise.stalls,
+            stalls,
             stalls_held_by: promise.stalls_held_by,
             handover: runs.handover,
             workers: runs.place.workers,

@@ -164,6 +164,16 @@ fn every_refusal_names_file_field_value_and_limit() {
             "[[device]]\nname = \"d\"\nmax-memory = 0\n[[service]]",
             &["device[0].max-memory", "0", "1..=17592186044416"],
         ),
+        (
+            "[[service]]",
+            "[[device]]\nname = \"d\"\nstalls = { at-most = 1, in = \"1s\", of = \"1ms\", by = \"constraints\" }\n[[service]]",
+            &["device[0].stalls.by", "constraints", "workers of its own"],
+        ),
+        (
+            "[[service]]",
+            "[[device]]\nname = \"d\"\n[[service]]\ndevice = \"d\"\nstalls = { at-most = 1, in = \"1s\", of = \"1ms\" }",
+            &["service[0].stalls", "(present)", "is the device's"],
+        ),
         ("model = \"digits-m\"", "model = \"m\"\ngpu = 1", &["service[0].gpu", "1", "tract"]),
         (
             "model = \"digits-m\"",

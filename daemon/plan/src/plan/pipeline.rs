@@ -4,7 +4,7 @@ mod carried;
 mod compute;
 
 use rt_core::pipeline::{Pipeline, PipelineAdmission, PipelineError, PipelineShield, StageVariants, rises};
-use rt_core::{Span, StreamSpec};
+use rt_core::{Span, Stalls, StreamSpec};
 
 use super::ServicePlan;
 use crate::config::StageConfig;
@@ -55,9 +55,9 @@ impl PipelinePlan {
         load: impl IntoIterator<Item = &'a StreamSpec>,
     ) -> Result<u64, PipelineError> {
         let load: Vec<_> = load.into_iter().cloned().collect();
-        // Each is answered within the bound.
+        // Each is answered within the bound, and what stalls may take.
         let bound = self.pipeline.admit(&load)?.bound;
-        Ok(most_within(&load, bound))
+        Ok(most_within(&load, bound + Stalls::reserve_of(self.pipeline.stalls)))
     }
 
     /// Whether any stage has more than its base.
@@ -65,13 +65,13 @@ impl PipelinePlan {
         self.stages.iter().any(|stage| stage.runs.variants.len() > 1)
     }
 
-    /// By how much batches may take longer in all beside what was admitted so: what the bound leaves of the deadline, where no variants
-    /// take that.
+    /// By how much batches may take longer in all beside what was admitted so: what the bound and stalls leave of the deadline, where
+    /// no variants take that.
     #[must_use]
     pub fn overrun_margin(&self, admission: &PipelineAdmission) -> Span {
         match self.has_variants() {
             true => Span::ZERO,
-            false => self.pipeline.deadline.saturating_sub(admission.bound),
+            false => self.pipeline.latency().saturating_sub(admission.bound),
         }
     }
 

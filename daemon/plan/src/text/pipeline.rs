@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use weir_engine::{ModelSpec, TensorSpec};
 use weir_os::pipe::say;
 
-use super::{print_levers, print_profiled, print_standings, rate_json, times_json};
+use super::{declared, print_levers, print_profiled, print_standings, rate_json, stalls_json, times_json};
 use crate::config::{ServiceConfig, StageConfig};
 use crate::models::{reply, run_singly};
 use crate::plan::{Carried, PipelinePlan, RatePlan, ServicePlan, StagePlan, VariantPlan};
@@ -55,6 +55,9 @@ pub(super) fn print(plan: &ServicePlan, pipeline: &PipelinePlan) {
         config.deadline,
         config.guard
     );
+    if let Some(stalls) = &config.stalls {
+        say!("  of it {} are kept for stalls: {}", stalls.reserve(), declared(stalls));
+    }
     for (i, (stage, depth)) in pipeline.stages.iter().zip(config.depths()).enumerate() {
         print_stage(stage, (depth, i), config.deadline, carried.as_ref());
     }
@@ -210,6 +213,7 @@ pub(super) fn json(plan: &ServicePlan, pipeline: &PipelinePlan) -> Value {
         "deadline_ns": ns(config.deadline),
         "guard_ns": ns(config.guard),
         "tolerance_ns": 0,
+        "stalls_declared": stalls_json(plan),
         "workers": pipeline.workers(),
         "probability": config.probability,
         "background": config.background,

@@ -88,6 +88,7 @@ impl Staged {
         let mut scheduler = PipelineScheduler::new(&PipelineConfig {
             deadline: pipeline.pipeline.deadline,
             guard: config.guard,
+            stalls: config.stalls,
             stages: stages.collect(),
             queue: config.queue,
             streams: config.streams,

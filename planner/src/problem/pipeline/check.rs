@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use rt_core::pipeline::{MAX_FAN_OUT, MAX_STAGES, Parents, PipelineError};
-use rt_core::{LatencyProfile, MAX_BATCH, MAX_WORKERS, Span};
+use rt_core::{LatencyProfile, MAX_BATCH, MAX_WORKERS, Span, Stalls};
 
 use super::super::ProblemError;
 use super::super::check::{Check, name, number, refuse, without_levels};
@@ -22,6 +22,11 @@ pub(super) fn problem(raw: raw::PipelineProblem) -> Result<PipelineProblem, Prob
     }
     let deadline = check.span("deadline", raw.deadline, Span::from_nanos(1))?;
     let guard = check.span("guard", raw.guard, Span::ZERO)?;
+    let stalls = raw.stalls.map(|stalls| check.stalls(stalls)).transpose()?;
+    if let Some(recovery) = raw.stalls.and_then(|stalls| stalls.recovery) {
+        let reason = "stalls of a pipeline are kept back of its deadline: remove it";
+        return Err(refuse("stalls.recovery", recovery, reason));
+    }
     number("length of pipeline", raw.pipeline.len(), 1, MAX_STAGES)?;
     let spare = spare_workers(&raw)?;
     let (mut names, mut stages, mut profiles) = (HashMap::new(), Vec::<StageChoices>::new(), Vec::new());
@@ -40,16 +45,17 @@ pub(super) fn problem(raw: raw::PipelineProblem) -> Result<PipelineProblem, Prob
     }
     let options: usize = stages.iter().map(|stage| stage.options.len()).sum();
     number("options of all stages, sizes of batches times numbers of workers,", options, 1, MAX_OPTIONS)?;
-    let choices = Choices { deadline, guard, workers: raw.workers, stages };
+    let choices = Choices { deadline, guard, stalls, workers: raw.workers, stages };
     if let Err(PipelineError::Range { field, stage, value, min, max }) = choices.check() {
         let field = format!("{field} of pipeline[{stage}], of a source in all,");
         return Err(refuse(&field, value, format_args!("must be in {min}..={max}")));
     }
-    let least = alone.into_iter().max().unwrap_or(Span::ZERO);
+    let least = alone.into_iter().max().unwrap_or(Span::ZERO) + Stalls::reserve_of(stalls);
     if least > deadline {
         let least = Number::of_span(least, raw.unit);
+        let words = if stalls.is_some() { " + stalls" } else { "" };
         let reason = format!(
-            "leaves no time for one source: must be at least guard + P(1) of each stage on the longest path = {least}"
+            "leaves no time for one source: must be at least guard + P(1) of each stage on the longest path{words} = {least}"
         );
         return Err(refuse("deadline", raw.deadline, reason));
     }

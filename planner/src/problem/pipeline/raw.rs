@@ -6,7 +6,7 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::number::Number;
-use crate::problem::raw::{Stream, Unit};
+use crate::problem::raw::{Stalls, Stream, Unit};
 
 /// The file. Times are numbers of `unit`, whole or decimal, and whole nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +22,9 @@ pub struct PipelineProblem {
     /// By how much dispatch may come late at each stage.
     #[serde(default)]
     pub guard: Number,
+    /// Rare losses of time that are counted on; no constraint absorbs them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<Stalls>,
     /// The most workers of all stages together; needed where those of a stage are to be chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<usize>,

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use rt_core::sharing::{MAX_SERVICES, MAX_TURN, Rule};
-use rt_core::{MAX_BATCH, MAX_WORKERS, Span};
+use rt_core::{MAX_BATCH, MAX_WORKERS, Span, Stalls};
 use serde_json::value::RawValue;
 
 use super::super::check::{Check, name, number, refuse, without_levels};
@@ -22,6 +22,11 @@ pub(super) fn problem(raw: raw::SharedProblem) -> Result<SharedProblem, ProblemE
         "patience" => return Err(refuse("rule", "patience", "is not supported: must be edf, turns or auto")),
         other => return Err(refuse("rule", other, "must be edf, turns or auto")),
     };
+    let stalls = raw.stalls.map(|stalls| check.stalls(stalls)).transpose()?;
+    if let Some(recovery) = raw.stalls.and_then(|stalls| stalls.recovery) {
+        let reason = "stalls of shared workers are kept back of the deadlines: remove it";
+        return Err(refuse("stalls.recovery", recovery, reason));
+    }
     number("length of services", raw.services.len(), 1, MAX_SERVICES)?;
     let (mut names, mut services, mut streams) = (HashSet::new(), Vec::new(), 0);
     for (i, one) in raw.services.iter().enumerate() {
@@ -30,15 +35,20 @@ pub(super) fn problem(raw: raw::SharedProblem) -> Result<SharedProblem, ProblemE
         if !names.insert(&one.name) {
             return Err(refuse(&format!("{field}.name"), &one.name, "is taken already"));
         }
-        services.push(service(&check, &field, one)?);
+        services.push(service(&check, &field, one, stalls)?);
         streams += one.streams.len();
         let all = format!("length of {field}.streams, added to those before,");
         number(&all, streams, 0, MAX_STREAMS)?;
     }
-    Ok(SharedProblem { workers: raw.workers.count, rule, services, raw })
+    Ok(SharedProblem { workers: raw.workers.count, stalls, rule, services, raw })
 }
 
-fn service(check: &Check, field: &str, raw: &raw::Service) -> Result<Service, ProblemError> {
+fn service(
+    check: &Check,
+    field: &str,
+    raw: &raw::Service,
+    stalls: Option<Stalls>,
+) -> Result<Service, ProblemError> {
     let of = |name: &str| format!("{field}.{name}");
     let deadline = check.span(&of("deadline"), raw.deadline, Span::from_nanos(1))?;
     let guard = check.span(&of("guard"), raw.guard, Span::ZERO)?;
@@ -49,10 +59,12 @@ fn service(check: &Check, field: &str, raw: &raw::Service) -> Result<Service, Pr
     let batch = number(&of("batch"), raw.batch, 1, MAX_BATCH)?;
     let profile = check.profile(field, batch, raw.time, raw.times.as_deref())?;
     let one = profile.bound(1);
-    if guard + one > deadline {
-        let one = Number::of_span(one, check.unit);
+    let lost = Stalls::reserve_of(stalls);
+    if guard + lost + one > deadline {
+        let [one, lost] = [one, lost].map(|span| Number::of_span(span, check.unit));
+        let (words, more) = stalls.map_or(("", String::new()), |_| (" + stalls", format!(" + {lost}")));
         let reason = format_args!(
-            "leaves no time for one request: must be at least guard + P(1) = {} + {one}",
+            "leaves no time for one request: must be at least guard + P(1){words} = {} + {one}{more}",
             raw.guard
         );
         return Err(refuse(&of("deadline"), raw.deadline, reason));
@@ -73,7 +85,6 @@ pub(super) fn no_field_of_one(fields: &BTreeMap<String, Box<RawValue>>) -> Resul
         ("guard", "each of the services has its own: move it there"),
         ("streams", "each of the services has its own: move them there"),
         ("dispatch", "a worker that is shared takes a batch at once: remove it"),
-        ("stalls", "is not supported where services share workers: remove it"),
     ] {
         if let Some(value) = fields.get(field) {
             return Err(refuse(field, value, reason));

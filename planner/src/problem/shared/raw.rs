@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::number::Number;
-use crate::problem::raw::{Stream, Unit};
+use crate::problem::raw::{Stalls, Stream, Unit};
 
 /// The file. Times are numbers of `unit`, whole or decimal, and whole nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +14,9 @@ pub struct SharedProblem {
     /// Whether requests that no curve bounds may occupy workers; the tests allow for them either way.
     #[serde(default)]
     pub background: bool,
+    /// Rare losses of time on these workers that are counted on; no constraint absorbs them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<Stalls>,
     /// Those that all services share.
     pub workers: Workers,
     /// `edf`, `turns` or `auto`.

@@ -93,8 +93,13 @@ fn what_is_no_problem_of_several_services_is_refused_with_field_value_and_limit(
         ("/streams", json!([]), "streams = []: each of the services has its own: move them there"),
         (
             "/stalls",
-            json!({"count": 1}),
-            "stalls = {\"count\":1}: is not supported where services share workers",
+            json!({"count": 1, "window": 90, "length": 1, "recovery": 2}),
+            "stalls.recovery = 2: stalls of shared workers are kept back of the deadlines: remove it",
+        ),
+        (
+            "/stalls",
+            json!({"count": 1, "window": 900, "length": 500}),
+            "leaves no time for one request: must be at least guard + P(1) + stalls = ",
         ),
         ("/patience", json!(1), "unknown field `patience`"),
     ] {

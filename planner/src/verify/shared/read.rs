@@ -7,8 +7,10 @@ use crate::problem::shared::raw::SharedProblem;
 #[derive(Clone)]
 pub(in crate::verify) struct Shared {
     pub(in crate::verify) workers: i128,
-    /// By how much dispatch may be late: what every service keeps back of its deadline at least.
+    /// By how much dispatch may be late, and what stalls may take: what every service keeps back of its deadline at least.
     pub(in crate::verify) late: i128,
+    /// The window of stalls, and the length of one.
+    pub(in crate::verify) stalls: Option<(i128, i128)>,
     /// `P̂`.
     pub(in crate::verify) longest: i128,
     pub(in crate::verify) services: Vec<Service>,
@@ -17,8 +19,9 @@ pub(in crate::verify) struct Shared {
 #[derive(Clone)]
 pub(in crate::verify) struct Service {
     pub(in crate::verify) name: String,
+    /// What is kept back of the deadline, stalls included.
     pub(in crate::verify) guard: i128,
-    /// `L`, the deadline less the guard.
+    /// `L`, the deadline less that.
     pub(in crate::verify) latency: i128,
     pub(in crate::verify) batch: i128,
     /// `P`.
@@ -51,11 +54,18 @@ impl Service {
 impl Shared {
     pub(super) fn read(problem: &SharedProblem) -> Result<Self, VerifyError> {
         let (unit, mut services) = (problem.unit, Vec::new());
+        let (mut lost, mut stalls) = (0, None);
+        if let Some(s) = &problem.stalls {
+            same("problem.stalls.recovery", &s.recovery, &None)?;
+            let window = span("stalls.window", s.window, 1, unit)?;
+            let length = span("stalls.length", s.length, 1, unit)?;
+            (lost, stalls) = (i128::from(s.count) * length, Some((window, length)));
+        }
         for (s, raw) in problem.services.iter().enumerate() {
             let field = format!("services[{s}]");
             let time = times(&field, raw.batch, (raw.time, raw.times.as_deref()), unit)?.last().copied();
             let deadline = span(&format!("{field}.deadline"), raw.deadline, 1, unit)?;
-            let guard = span(&format!("{field}.guard"), raw.guard, 0, unit)?;
+            let guard = span(&format!("{field}.guard"), raw.guard, 0, unit)? + lost;
             same(format!("problem.{field}.batch"), &(1..=MANY).contains(&(raw.batch as i128)), &true)?;
             services.push(Service {
                 name: raw.name.clone(),
@@ -73,6 +83,7 @@ impl Shared {
         Ok(Self {
             workers: problem.workers.count as i128,
             late: services.iter().map(|s| s.guard).min().unwrap_or(0),
+            stalls,
             longest: services.iter().map(|s| s.time).max().unwrap_or(0),
             services,
         })

@@ -15,6 +15,7 @@ pub(super) fn admits(shared: &Shared, rule: &Rule) -> Result<(), String> {
     if latest.iter().zip(&shared.services).any(|(&start, s)| start < 0 && s.demands()) {
         return Err("a batch takes longer than there is".to_owned());
     }
+    shared.stalls_are_rare(rule)?;
     let mut lines = Lines::new(shared, rule, &latest);
     let most = lines.most;
     let mut said = hold(&mut lines, &latest, FEW);

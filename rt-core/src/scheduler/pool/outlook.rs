@@ -65,16 +65,18 @@ impl Pool {
         self.lost == 0 && self.overdue == 0 && now <= self.earliest_due()
     }
 
-    /// By how much batches that run should have ended by now, in all.
-    pub(crate) fn overdue_by(&self, now: Instant) -> Span {
+    /// By how much batches that run should have ended by now, in all, but for those that are `excused` by when they began and were due.
+    pub(crate) fn overdue_by(&self, now: Instant, mut excused: impl FnMut(Instant, Instant) -> bool) -> Span {
         if self.overdue == 0 && now <= self.earliest_due() {
             return Span::ZERO;
         }
-        let over = |worker: &Worker| match worker.state {
-            State::Busy { due, .. } => now.since(due),
-            State::Free | State::Lost => Span::ZERO,
+        let mut over = |worker: &Worker| match worker.state {
+            State::Busy { started, due, reported } if due < now && (reported || !excused(started, due)) => {
+                now.since(due)
+            }
+            _ => Span::ZERO,
         };
-        self.iter().map(over).fold(Span::ZERO, |all, over| all + over)
+        self.iter().map(&mut over).fold(Span::ZERO, |all, over| all + over)
     }
 
     /// How many workers run a batch.

@@ -163,6 +163,7 @@ pub(super) fn played(problem: &PipelineProblem, late: bool, dice: &mut Dice) -> 
     let config = PipelineConfig {
         deadline: pipeline.deadline,
         guard: pipeline.guard,
+        stalls: pipeline.stalls,
         stages: pipeline.stages.iter().zip(&problem.profiles).map(stage).collect(),
         queue: 64,
         streams: 8,

@@ -133,16 +133,26 @@ fn what_is_so_anyway_may_be_said() {
 }
 
 #[test]
+fn the_stalls_of_a_pipeline_are_those_of_its_stages() {
+    let text = with("queue = 32", "stalls = { at-most = 2, in = \"10s\", of = \"1ms\" }");
+    let config = parse(&text).expect("good").services.remove(0);
+    let stalls = config.stalls.expect("declared");
+    assert_eq!((stalls.count(), stalls.lost(), stalls.recovery()), (2, Span::from_millis(2), None));
+    assert!(config.stages.iter().all(|stage| stage.runs.stalls == Some(stalls)));
+}
+
+#[test]
 fn every_refusal_names_field_value_and_limit() {
     let of_pipeline = |text: &str| with("queue = 32", text);
     let of_read = |text: &str| with("mean = 1.5", text);
     let of_detect = |text: &str| with("workers = 2", text);
     for (text, line, wanted) in [
         (
-            of_pipeline("stalls = { at-most = 1, in = \"1s\", of = \"1ms\" }"),
+            of_pipeline("stalls = { at-most = 1, in = \"1s\", of = \"1ms\", by = \"constraints\" }"),
             8,
-            "pipeline[0].stalls = { at-most = 1, ",
+            "pipeline[0].stalls.by = \"constraints\": constraints absorb stalls of a service",
         ),
+        (of_pipeline("stalls = { at-most = 1, in = \"1s\", of = \"1s\" }"), 8, "pipeline[0].stalls.of = 1s"),
         (
             of_pipeline("device = \"d\""),
             8,
@@ -220,7 +230,7 @@ fn every_refusal_names_field_value_and_limit() {
             22,
             "pipeline[0].stage[1].weights = \"w\": is not possible in a pipeline",
         ),
-        (of_read("stalls = 1"), 22, "pipeline[0].stage[1].stalls = 1: is not possible in a pipeline"),
+        (of_read("stalls = 1"), 22, "pipeline[0].stage[1].stalls = 1: is said of the pipeline as a whole"),
         (
             of_read("record = \"x.csv\""),
             22,

@@ -7,7 +7,7 @@ use toml::Value;
 use weir_engine::adapter::AdapterConfig;
 use weir_engine::{EngineKind, Isolation};
 
-use super::{Constraint, Gpu, Service, Simulated, Stream};
+use super::{Constraint, Gpu, Service, Simulated, Stalls, Stream};
 
 /// Stages that feed one another.
 #[derive(Debug, Deserialize)]
@@ -17,6 +17,7 @@ pub(in crate::config) struct Pipeline {
     pub(in crate::config) deadline: Option<String>,
     pub(in crate::config) guard: String,
     pub(in crate::config) tolerance: Option<String>,
+    pub(in crate::config) stalls: Option<Stalls>,
     pub(in crate::config) queue: u64,
     pub(in crate::config) streams: u64,
     pub(in crate::config) constraints: Vec<Constraint>,
@@ -54,7 +55,6 @@ pub(in crate::config) struct Pipeline {
     probability: Option<Value>,
     select: Option<Value>,
     simulated: Option<Value>,
-    stalls: Option<Value>,
     variants: Option<Value>,
     weights: Option<Value>,
 }
@@ -121,6 +121,7 @@ impl Default for Pipeline {
             deadline: None,
             guard,
             tolerance: None,
+            stalls: None,
             queue,
             streams,
             constraints: Vec::new(),
@@ -152,7 +153,6 @@ impl Default for Pipeline {
             probability: None,
             select: None,
             simulated: None,
-            stalls: None,
             variants: None,
             weights: None,
         }
@@ -220,8 +220,8 @@ pub(in crate::config) type Refusal<'a> = (&'static str, &'a Value, &'static str)
 impl Pipeline {
     /// What is said that no pipeline has.
     pub(in crate::config) fn refused(&self) -> impl Iterator<Item = Refusal<'_>> {
-        let Self { background, best_effort, class, dispatch, optimise, select, stalls, weights, .. } = self;
-        let never = never([background, best_effort, class, dispatch, optimise, select, stalls, weights]);
+        let Self { background, best_effort, class, dispatch, optimise, select, weights, .. } = self;
+        let never = never([background, best_effort, class, dispatch, optimise, select, weights]);
         let of_stages = [
             ("batch", &self.batch),
             ("cores", &self.cores),
@@ -247,6 +247,7 @@ impl Pipeline {
         }
         Service {
             workers: self.workers.map(super::Staff::Count),
+            stalls: self.stalls.clone(),
             record: self.record.clone(),
             record_limit: self.record_limit,
             ..of_device
@@ -260,6 +261,7 @@ impl Pipeline {
             deadline: self.deadline.take(),
             guard: std::mem::take(&mut self.guard),
             tolerance: self.tolerance.take(),
+            stalls: self.stalls.take(),
             queue: self.queue,
             streams: self.streams,
             constraints: std::mem::take(&mut self.constraints),
@@ -273,8 +275,8 @@ impl Pipeline {
 impl Stage {
     /// What is said that no stage has.
     pub(in crate::config) fn refused(&self) -> impl Iterator<Item = Refusal<'_>> {
-        let Self { background, best_effort, class, dispatch, optimise, select, stalls, weights, .. } = self;
-        let never = never([background, best_effort, class, dispatch, optimise, select, stalls, weights]);
+        let Self { background, best_effort, class, dispatch, optimise, select, weights, .. } = self;
+        let never = never([background, best_effort, class, dispatch, optimise, select, weights]);
         let of_all = [
             ("answer", &self.answer),
             ("constraints", &self.constraints),
@@ -285,6 +287,7 @@ impl Stage {
             ("queue", &self.queue),
             ("record", &self.record),
             ("record-limit", &self.record_limit),
+            ("stalls", &self.stalls),
             ("stream", &self.stream),
             ("streams", &self.streams),
             ("tolerance", &self.tolerance),
@@ -319,8 +322,8 @@ impl Stage {
 }
 
 /// What neither a pipeline nor a stage has, unless it says what is so anyway, in the order of the names.
-fn never(fields: [&Option<Value>; 8]) -> impl Iterator<Item = Refusal<'_>> {
-    let names = ["background", "best-effort", "class", "dispatch", "optimise", "select", "stalls", "weights"];
+fn never(fields: [&Option<Value>; 7]) -> impl Iterator<Item = Refusal<'_>> {
+    let names = ["background", "best-effort", "class", "dispatch", "optimise", "select", "weights"];
     let so_anyway = |name: &str, value: &Value| match name {
         "background" => *value == Value::Boolean(true),
         "best-effort" => value.as_str() == Some("refuse-early"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use planner::certify::{Decision, decide};
 use planner::{ProblemError, SharedProblem};
 use rt_core::sharing::{SharedAdmission, Sharing, SharingError};
-use rt_core::{ArrivalBound, ArrivalCurve, ConstraintSet, Span, StreamSpec, Workers};
+use rt_core::{ArrivalBound, ArrivalCurve, ConstraintSet, Span, Stalls, StreamSpec, Workers};
 
 use super::super::rate::{busy_period, densest, shortest_period};
 use super::super::{PlanError, RatePlan, fused, workers_of};
@@ -80,7 +80,8 @@ impl<'a> Choice<'a> {
         }
         for place in members(config, device) {
             let (service, specs) = (&config.services[place], &models[place]);
-            let latency = service.deadline.saturating_sub(service.guard);
+            let reserve = service.guard + Stalls::reserve_of(service.stalls);
+            let latency = service.deadline.saturating_sub(reserve);
             let all = match service.is_fused() {
                 true => fused::workers(service, specs, profile)?,
                 false => workers_of(service, profile.timed(&Timed::by(service, &specs[0]), service.engine)?)?,
@@ -89,7 +90,7 @@ impl<'a> Choice<'a> {
             // A batch that is late by itself is good for nothing.
             let fits: Vec<_> = all.into_iter().filter(|workers| workers.batch_time() <= latency).collect();
             if fits.is_empty() {
-                let (service, deadline, guard) = (service.name.clone(), service.deadline, service.guard);
+                let (service, deadline, guard) = (service.name.clone(), service.deadline, reserve);
                 return Err(PlanError::Deadline { service, time: shortest, deadline, guard });
             }
             services.push(service);
@@ -162,7 +163,8 @@ impl<'a> Choice<'a> {
             .collect();
         let longest = times.iter().copied().fold(0.0, f64::max);
         let of = |(service, config): (usize, &&ServiceConfig)| {
-            let latency = config.deadline.saturating_sub(config.guard).as_secs_f64();
+            let reserve = config.guard + Stalls::reserve_of(config.stalls);
+            let latency = config.deadline.saturating_sub(reserve).as_secs_f64();
             let room = (1.0 - (longest + times[service]) / latency).max(0.0);
             room * if self.is_rated() { self.worth_at_most(service, picks, left) } else { left }
         };

@@ -30,6 +30,13 @@ fn a_pipeline_on_a_device_has_the_workers_of_that_for_all_stages_and_is_woken_on
     let plate = &apart.services[0];
     assert!(plate.isolation == Isolation::Process, "one process has all models of a worker");
     assert!(plate.running().all(|runs| runs.isolation == Isolation::Process));
+    // What the workers lose is lost to all stages.
+    let text = with("    workers = 2\n", "").replacen("queue = 32", "device = \"box\"", 1);
+    let stalled =
+        parse(&format!("{text}{BOX}stalls = {{ at-most = 2, in = \"10s\", of = \"5ms\" }}\n")).expect("good");
+    let reserve = |of: &crate::config::ServiceConfig| rt_core::Stalls::reserve_of(of.stalls);
+    assert!(reserve(&stalled.services[0]) > Span::ZERO);
+    assert!(stalled.services[0].running().all(|runs| reserve(runs) == reserve(&stalled.services[0])));
     let own = parse(GOOD).expect("good");
     assert!(own.services[0].is_staged() && !own.services[0].is_fused());
 }
@@ -53,6 +60,8 @@ fn what_is_the_devices_or_not_possible_there_is_refused_by_field_value_and_reaso
         &format!("pipeline[0].stage[1].gpu = (present): {of_device}"),
     );
     refused("weight = 2.0", "workers = 3", &format!("pipeline[0].workers = 3: {of_device}"));
+    let stalls = "stalls = { at-most = 1, in = \"10s\", of = \"5ms\" }";
+    refused("weight = 2.0", stalls, &format!("pipeline[0].stalls = (present): {of_device}"));
     refused("weight = 2.0", "record = \"x.csv\"", "pipeline[0].record = x.csv: is the device's");
     refused(
         "device = \"box\"",

@@ -161,6 +161,27 @@ fn who_keeps_a_service_from_larger_batches_is_named_with_what_it_needs() {
 }
 
 /// In order a service has as much as it could have, whatever that costs those behind it; of the others the next.
+/// What stalls of the device may take is as if each deadline were as much shorter, but for the window.
+#[test]
+fn what_stalls_may_take_is_kept_back_of_every_deadline() {
+    let stream = "[[service.stream]]\nname = \"a\"\nconstraints = [{ row-miss = 0 }]\n\
+                  arrivals = [{ periodic = { period = \"50ms\" } }]\n";
+    let of = |stalls: &str, deadline: u64| {
+        Case::on(stalls, &[("a", &[5], deadline, stream), ("b", &[3], deadline + 20, stream)])
+    };
+    let stalls = "stalls = { at-most = 1, in = \"10s\", of = \"12ms\" }\n";
+    let (plain, stalling) = (of("", 48).plan(), of(stalls, 60).plan());
+    assert_eq!(stalling.sharing.guard, plain.sharing.guard + Span::from_millis(12));
+    let latencies = |plan: &DevicePlan| plan.sharing.services.iter().map(|s| s.latency).collect::<Vec<_>>();
+    assert_eq!(latencies(&stalling), latencies(&plain));
+    assert_eq!(stalling.admission.overrun_margin(), plain.admission.overrun_margin());
+    let often = of("stalls = { at-most = 1, in = \"100ms\", of = \"12ms\" }\n", 60);
+    let refused = Plan::of(&often.config, often.models.clone(), &often.profile).expect_err("too often");
+    assert!(refused.to_string().contains("stalls must be so rare"), "{refused}");
+    let config = of(stalls, 60).config;
+    assert!(config.services.iter().all(|service| service.stalls == config.devices[0].stalls));
+}
+
 #[test]
 fn in_order_the_first_service_has_most_and_then_the_next() {
     let rates = |device: &str, first: &str| -> Vec<f64> {

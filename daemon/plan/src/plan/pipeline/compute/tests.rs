@@ -207,6 +207,35 @@ fn what_is_carried_is_told_with_what_each_stage_adds() {
     assert_eq!(plan.capacity(), least.fold(f64::INFINITY, f64::min));
 }
 
+/// As much less of the deadline promises as much, without a window; with one that is too short nothing is promised, and it is said why.
+#[test]
+fn what_stalls_may_take_is_kept_back_of_the_deadline() {
+    let of = |deadline: u64, window: &str| {
+        let stalls = match window {
+            "" => String::new(),
+            window => format!("stalls = {{ at-most = 2, in = \"{window}\", of = \"10ms\" }}\n"),
+        };
+        let asked = PLATE.replace("100ms", &format!("{deadline}ms"));
+        plan(&config(&format!("{stalls}{asked}"), TWO))
+    };
+    let rate = |plan: &ServicePlan| plan.rate.as_ref().and_then(RatePlan::per_second).expect("room");
+    let (plain, stalling) = (of(80, "").expect("without"), of(100, "1h").expect("with"));
+    // Near capacity it takes long to catch up.
+    assert!(rate(&stalling) > 0.95 * rate(&plain) && rate(&stalling) <= rate(&plain));
+    let staged = stalling.pipeline.as_ref().expect("a pipeline");
+    assert_eq!(
+        (staged.pipeline.stalls, staged.pipeline.latency()),
+        (stalling.config.stalls, Span::from_millis(80))
+    );
+    let carried = stalling.carried().expect("something is promised");
+    let margin = staged.overrun_margin(&carried.admission);
+    assert_eq!(carried.admission.bound + margin, Span::from_millis(80));
+    let refused = of(100, "150ms").expect_err("too often").to_string();
+    assert!(refused.contains("stalls must be so rare that a window of them covers"), "{refused}");
+    let short = of(30, "1h").expect_err("20 of 30 are for stalls").to_string();
+    assert!(short.contains("+ stalls"), "{short}");
+}
+
 #[test]
 fn what_cannot_be_is_refused_by_stage_stream_and_constraint() {
     let refused = |more: &str| plan(&config(more, TWO)).expect_err("refused").to_string();
