@@ -15,6 +15,6 @@ pub mod verify;
 pub use certificate::{Certificate, CertificateError, Claim, PipelineClaim, SharedClaim};
 pub use certify::{certify, certify_pipeline, certify_shared};
 pub use decay::DecayText;
-pub use files::{read_at_most, read_file_at_most, read_text, write_atomically};
+pub use files::{read_at_most, read_bytes, read_file_at_most, read_text, write_atomically};
 pub use number::Number;
 pub use problem::{PipelineProblem, Problem, ProblemError, Question, SharedProblem};
