@@ -1,5 +1,6 @@
 //! `weir check FILE`: is this configuration right, and can this machine run what it names?
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -60,7 +61,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             // What they were made for can be told where this machine has been profiled.
             let profile = match Profile::load(&config.daemon.profile) {
                 Ok(profile) => profile,
-                Err(ProfileError::Read { .. }) => return Ok(whole),
+                Err(ProfileError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                    return Ok(whole);
+                }
                 Err(error) => {
                     warn!("{error}");
                     return Ok(whole);
