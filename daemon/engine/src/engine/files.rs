@@ -79,8 +79,7 @@ pub(crate) fn read_within(path: &Path, left: u64, limit: u64) -> Result<Vec<u8>,
 /// # Errors
 /// [`EngineError::Read`] and [`EngineError::Hash`].
 pub fn read_verified(path: &Path, sha256: &str) -> Result<Vec<u8>, EngineError> {
-    let bytes =
-        planner::read_bytes(path).map_err(|source| EngineError::Read { path: path.to_owned(), source })?;
+    let bytes = std::fs::read(path).map_err(|source| EngineError::Read { path: path.to_owned(), source })?;
     verified(path, sha256, bytes)
 }
 
