@@ -59,7 +59,17 @@ pub fn in_words(message: &str, table: &str) -> String {
         found.rsplit_once(", expected ")
     };
     if let Some((found, kind)) = expected("invalid type: ").or_else(|| expected("invalid value: ")) {
-        return format!("must be {}, not {}", kind_in_words(kind, table), found_in_words(found, table));
+        let found = found_in_words(found, table);
+        let most = match kind {
+            "u8" => u64::from(u8::MAX),
+            "u16" => u64::from(u16::MAX),
+            "u32" => u64::from(u32::MAX),
+            _ => u64::MAX,
+        };
+        let beyond = found.parse().is_ok_and(|found: u64| found > most);
+        let kind =
+            if beyond { format!("a whole number of at most {most}") } else { kind_in_words(kind, table) };
+        return format!("must be {kind}, not {found}");
     }
     if let Some((length, kind)) = expected("invalid length ") {
         let kind = kind_in_words(kind, table);
@@ -152,6 +162,11 @@ mod tests {
             ("1,", "-1,", "count: must be a whole number of at least 0, not -1 at line 1 column 12"),
             ("1,", "1.5,", "count: must be a whole number of at least 0, not 1.5 at line 1 column 13"),
             ("1,", "1e300,", "count: must be a whole number of at least 0, not 1e300 at line 1 column 15"),
+            (
+                "1,",
+                "4294967296,",
+                "count: must be a whole number of at most 4294967295, not 4294967296 at line 1",
+            ),
             ("1,", "null,", "count: must be a whole number of at least 0, not null at line 1 column 14"),
             (
                 "1,",
