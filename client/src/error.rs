@@ -96,7 +96,7 @@ pub enum Error {
         version: u16,
     },
     /// A class that the service does not have, or whose daemon knows of none; nothing was sent.
-    #[error("the service has no class {name:?}, it has {known:?}")]
+    #[error("the service has no class {name:?}; {}", there_are(known))]
     Class {
         /// What was asked for.
         name: String,
@@ -171,6 +171,14 @@ impl From<io::Error> for Error {
     }
 }
 
+/// What there is in place of what was asked for.
+fn there_are(known: &[String]) -> String {
+    match known {
+        [] => "it has none".to_owned(),
+        known => format!("there are: {}", known.join(", ")),
+    }
+}
+
 /// What else is to be known of an answer that has not come.
 fn hint(what: Kind) -> &'static str {
     match what {
@@ -203,6 +211,15 @@ mod tests {
     fn messages_name_field_value_and_limit() {
         let error = Error::InputLength { stream: 2, bytes: 12, expected: 16 };
         assert_eq!(error.to_string(), "stream 2: input is 12 bytes, must be 16");
+        let class = |known: &[&str]| Error::Class {
+            name: "noisy".to_owned(),
+            known: known.iter().map(ToString::to_string).collect(),
+        };
+        assert_eq!(class(&[]).to_string(), "the service has no class \"noisy\"; it has none");
+        assert_eq!(
+            class(&["torn", "clean"]).to_string(),
+            "the service has no class \"noisy\"; there are: torn, clean"
+        );
         let error = Error::Timeout { what: Kind::Register, after: Duration::from_millis(20) };
         assert_eq!(error.to_string(), "REGISTER: nothing after 20 ms");
         let error = Error::Timeout { what: Kind::Hello, after: Duration::from_secs(5) };

@@ -143,7 +143,7 @@ impl Problem {
     /// # Errors
     /// If it is no JSON with these fields, or a value cannot be: the field, the value and what it must be.
     pub fn parse(text: &str) -> Result<Self, ProblemError> {
-        check::problem(serde_json::from_str(text)?)
+        check::problem(planner::from_json(text)?)
     }
 
     /// How many devices there are of a class.

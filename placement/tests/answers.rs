@@ -154,6 +154,12 @@ fn what_cannot_be_is_refused_by_field_value_and_limit() {
         {"name": "a", "parent": "b", "variants": [{"name": "x", "accuracy": 1}]}]}]}"#;
     let error = Problem::parse(none).expect_err("refused").to_string();
     assert!(error.contains("pipelines[0].stages[0].parent = b: must name another stage"), "{error}");
+    // Twice as much would be no number any more, which the solver would find.
+    let much = r#"{"devices": {"gpu": 1}, "pipelines": [{"name": "p", "slo": 10, "demand": 2, "stages": [
+        {"name": "a", "variants": [{"name": "x", "accuracy": 1}]}], "path_accuracy": {"x": 1e308}}]}"#;
+    let error = Problem::parse(much).expect_err("refused").to_string();
+    assert!(error.contains("pipelines[0].path_accuracy.x = 1"), "{error}");
+    assert!(error.ends_with("must be points, from -1000000 to 1000000"), "{error}");
 }
 
 /// Of many services the least that is missing may not be found; that something is missing is, long before the time is up.

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::files::{read_file_at_most, write_atomically};
 use crate::unique::Unique;
+use crate::words::{field_from_json, from_json};
 
 pub use claim::{
     Binding, Case, Claim, Contingency, Kind, LargestCount, Limit, Limits, Refutation, Rule, Service, Shows,
@@ -207,18 +208,18 @@ impl Certificate {
         if text.len() as u64 > MAX_BYTES {
             return Err(CertificateError::Size { bytes: text.len() as u64 });
         }
-        let Unique(mut fields) = serde_json::from_str::<Unique<Box<RawValue>>>(text)?;
+        let Unique(mut fields) = from_json::<Unique<Box<RawValue>>>(text)?;
         let mut take = |field: &'static str| fields.remove(field);
         let missing = |field| CertificateError::Missing { field };
         let version = take("weir_certificate").ok_or(missing("weir_certificate"))?;
-        let version = serde_json::from_str(version.get())?;
+        let version = field_from_json("weir_certificate", version.get())?;
         if !(VERSION..=GRAPH_VERSION).contains(&version) {
             return Err(CertificateError::Version { found: version });
         }
-        let made_by = serde_json::from_str(take("made_by").ok_or(missing("made_by"))?.get())?;
-        let digest = serde_json::from_str(take("digest").ok_or(missing("digest"))?.get())?;
+        let made_by = field_from_json("made_by", take("made_by").ok_or(missing("made_by"))?.get())?;
+        let digest = field_from_json("digest", take("digest").ok_or(missing("digest"))?.get())?;
         let machine = match take("machine") {
-            Some(machine) => serde_json::from_str::<Unique<String>>(machine.get())?.0,
+            Some(machine) => field_from_json::<Unique<String>>("machine", machine.get())?.0,
             None => BTreeMap::new(),
         };
         let (mut shared, mut staged) = (Vec::<SharedClaim>::new(), Vec::<PipelineClaim>::new());
@@ -226,26 +227,26 @@ impl Certificate {
         let pipelines = if version >= PIPELINE_VERSION { take("pipelines") } else { None };
         let claims = match take("services") {
             None if version >= PIPELINE_VERSION && pipelines.is_none() => {
-                staged.push(serde_json::from_str(&serde_json::to_string(&fields)?)?);
+                staged.push(field_from_json("", &serde_json::to_string(&fields)?)?);
                 Vec::new()
             }
             services if version == SHARED_VERSION && devices.is_none() => {
                 fields.extend(services.map(|services| ("services".to_owned(), services)));
-                shared.push(serde_json::from_str(&serde_json::to_string(&fields)?)?);
+                shared.push(field_from_json("", &serde_json::to_string(&fields)?)?);
                 Vec::new()
             }
             Some(services) => {
                 // Whatever is left is unknown.
-                let Nothing {} = serde_json::from_str(&serde_json::to_string(&fields)?)?;
-                let services: Vec<Claim> = serde_json::from_str(services.get())?;
+                let Nothing {} = field_from_json("", &serde_json::to_string(&fields)?)?;
+                let services: Vec<Claim> = field_from_json("services", services.get())?;
                 if let Some(devices) = &devices {
-                    shared = serde_json::from_str(devices.get())?;
+                    shared = field_from_json("devices", devices.get())?;
                     if shared.is_empty() || shared.iter().any(|claim| claim.device.is_none()) {
                         return Err(missing("device"));
                     }
                 }
                 if let Some(pipelines) = &pipelines {
-                    staged = serde_json::from_str(pipelines.get())?;
+                    staged = field_from_json("pipelines", pipelines.get())?;
                     if staged.is_empty() || staged.iter().any(|claim| claim.service.is_none()) {
                         return Err(missing("service"));
                     }
@@ -258,7 +259,7 @@ impl Certificate {
                 services
             }
             None if devices.is_some() || pipelines.is_some() => return Err(missing("services")),
-            None => vec![serde_json::from_str(&serde_json::to_string(&fields)?)?],
+            None => vec![field_from_json("", &serde_json::to_string(&fields)?)?],
         };
         let read = Self { made_by, machine, claims, shared, pipelines: staged, digest };
         if read.version() != version {

@@ -7,6 +7,9 @@ use std::path::Path;
 /// Bytes of the longest text that [`read_text`] reads.
 const MAX_TEXT: u64 = 64 << 20;
 
+/// Bytes of the longest file that [`read_bytes`] reads.
+const MAX_BYTES: u64 = 1 << 30;
+
 /// Writes `bytes` to the file at `path`, or that a link there leads to: after a failure or a crash it holds what it held
 /// before. A device or a pipe is no file: it is written to, and stays what it is.
 ///
@@ -42,10 +45,25 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Whatever opening and reading report, also if it is no UTF-8 or longer.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let text = read_file_at_most(MAX_TEXT, path)?;
-    if text.len() as u64 > MAX_TEXT {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {MAX_TEXT} bytes")));
-    }
-    Ok(text)
+    if text.len() as u64 > MAX_TEXT { Err(too_long(MAX_TEXT)) } else { Ok(text) }
+}
+
+/// Reads the file at `path`, of at most 1 GiB.
+///
+/// # Errors
+/// Whatever opening and reading report, also if it is longer.
+pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    bytes_at_most(MAX_BYTES, path)
+}
+
+fn bytes_at_most(most: u64, path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most { Err(too_long(most)) } else { Ok(bytes) }
+}
+
+fn too_long(most: u64) -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {most} bytes"))
 }
 
 /// [`read_at_most`] of the file at `path`.
@@ -92,5 +110,7 @@ mod tests {
     fn what_never_ends_is_refused_with_the_limit() {
         let error = read_text(Path::new("/dev/zero")).expect_err("too long");
         assert_eq!(error.to_string(), "more than 67108864 bytes");
+        let error = bytes_at_most(4, Path::new("/dev/zero")).expect_err("too long");
+        assert_eq!(error.to_string(), "more than 4 bytes");
     }
 }

@@ -11,10 +11,12 @@ pub mod problem;
 pub mod selection;
 mod unique;
 pub mod verify;
+mod words;
 
 pub use certificate::{Certificate, CertificateError, Claim, PipelineClaim, SharedClaim};
 pub use certify::{certify, certify_pipeline, certify_shared};
 pub use decay::DecayText;
-pub use files::{read_at_most, read_file_at_most, read_text, write_atomically};
+pub use files::{read_at_most, read_bytes, read_file_at_most, read_text, write_atomically};
 pub use number::Number;
 pub use problem::{PipelineProblem, Problem, ProblemError, Question, SharedProblem};
+pub use words::{from_json, in_words};

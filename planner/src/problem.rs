@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::number::Number;
 use crate::unique::Unique;
+use crate::words::from_json;
 pub use pipeline::PipelineProblem;
 pub use shared::SharedProblem;
 
@@ -68,9 +69,9 @@ impl Question {
         if fields.contains_key("services") {
             Ok(Self::Shared(SharedProblem::read(text, &fields)?))
         } else if fields.contains_key("pipeline") {
-            Ok(Self::Pipeline(PipelineProblem::from_raw(serde_json::from_str(text)?)?))
+            Ok(Self::Pipeline(PipelineProblem::from_raw(from_json(text)?)?))
         } else {
-            Ok(Self::One(Box::new(Problem::from_raw(serde_json::from_str(text)?)?)))
+            Ok(Self::One(Box::new(Problem::from_raw(from_json(text)?)?)))
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::value::RawValue;
 use weir_client::TensorInfo;
@@ -19,7 +20,7 @@ pub struct Model<'a> {
 
 /// A parameter of a call, an input, an output or an answer.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a parameter must be true, false, a number or a text in quotes")]
 pub enum Parameter {
     /// `true` or `false`.
     Bool(bool),
@@ -31,6 +32,19 @@ pub enum Parameter {
     Double(f64),
     /// Text.
     Text(String),
+}
+
+/// As it is written in JSON.
+impl fmt::Display for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(bool) => bool.fmt(f),
+            Self::Int(number) => number.fmt(f),
+            Self::Uint(number) => number.fmt(f),
+            Self::Double(number) => number.fmt(f),
+            Self::Text(text) => write!(f, "{text:?}"),
+        }
+    }
 }
 
 /// Parameters by name.

@@ -54,10 +54,20 @@ pub fn resolve_models(config: &Config) -> Result<Vec<Vec<ModelSpec>>, ModelsErro
             (ModelChoice::Simulated { models, input, output }, _) => {
                 models.iter().map(|model| simulated(model, *input, *output)).collect()
             }
-            (ModelChoice::Named(names), Some(manifest)) => names
-                .iter()
-                .map(|name| Ok(manifest.model(name)?.clone()))
-                .collect::<Result<_, ModelsError>>()?,
+            (ModelChoice::Named(names), Some(manifest)) => {
+                let model = |(i, name): (usize, &String)| {
+                    let field = match (i, &service.candidates) {
+                        (_, Some(_)) => "models".to_owned(),
+                        (0, None) => "model".to_owned(),
+                        (i, None) => format!("variants[{}]", i - 1),
+                    };
+                    let (field, value) = (format!("{}.{field}", service.at), format!("{name:?}"));
+                    let none =
+                        |error: ManifestError| ModelsError::Field { field, value, reason: error.to_string() };
+                    manifest.model(name).cloned().map_err(none)
+                };
+                names.iter().enumerate().map(model).collect::<Result<_, _>>()?
+            }
             (ModelChoice::Named(names), None) => {
                 let (field, value) = (format!("{}.model", service.at), format!("{:?}", names[0]));
                 let reason = "daemon.models names no manifest".to_owned();

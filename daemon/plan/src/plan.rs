@@ -305,14 +305,15 @@ impl ServicePlan {
     }
 
     /// How many requests that must be served can wait at most if all of `load` is promised what it asks, by workers that are the
-    /// service's own; of a pipeline how many sources can be open.
+    /// service's own. Of a pipeline how many sources can be open, and by how much its batches may take longer in all then: of other
+    /// services there is nothing of the kind, or the device's.
     ///
     /// # Errors
     /// Why it cannot be promised.
-    pub fn most_waiting<'a>(&self, load: impl IntoIterator<Item = &'a StreamSpec>) -> Result<u64, String> {
+    pub fn room<'a>(&self, load: impl IntoIterator<Item = &'a StreamSpec>) -> Result<(u64, Span), String> {
         match &self.pipeline {
-            Some(pipeline) => pipeline.most_open(load).map_err(|error| error.to_string()),
-            None => Ok(self.system.admit(load).map_err(|error| error.to_string())?.waiting),
+            Some(pipeline) => pipeline.room(load).map_err(|error| error.to_string()),
+            None => Ok((self.system.admit(load).map_err(|error| error.to_string())?.waiting, Span::ZERO)),
         }
     }
 
@@ -327,12 +328,10 @@ impl ServicePlan {
         self.system.tolerance(load, most, self.config.queue as u64)
     }
 
-    /// By how much batches of a pipeline may take longer in all, if all of `load` is promised what it asks. Of other services there is
-    /// nothing of the kind, or the device's.
+    /// By how much batches may take longer in all beside `load`, as [`room`](Self::room) has it; not at all if it cannot be promised.
     pub fn overrun_margin<'a>(&self, load: impl IntoIterator<Item = &'a StreamSpec>) -> Span {
         let Some(pipeline) = &self.pipeline else { return Span::ZERO };
-        let admission = pipeline.pipeline.admit(load);
-        admission.map_or(Span::ZERO, |admission| pipeline.overrun_margin(&admission))
+        pipeline.room(load).map_or(Span::ZERO, |(_, margin)| margin)
     }
 
     /// What the promises to all of `load` fall back on if a worker is lost or batches take longer.

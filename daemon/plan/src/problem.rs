@@ -110,7 +110,7 @@ fn level(level: &rt_core::Level) -> raw::Level {
 /// # Errors
 /// If it is not the JSON of a stream, or no declaration has such bounds.
 pub fn declared(text: &str) -> Result<(String, StreamSpec), ProblemError> {
-    let mut stream: raw::Stream = serde_json::from_str(text)?;
+    let mut stream: raw::Stream = planner::from_json(text)?;
     // A client may call it as no problem would, and it has its meaning within a problem, whichever it is.
     let name = std::mem::replace(&mut stream.name, "stream".to_owned());
     let second = Number::whole(1_000_000_000);

@@ -151,11 +151,11 @@ impl Profile {
             weir_profile: u32,
         }
         let failed = |source| ProfileError::Parse { path: path.to_owned(), source };
-        let Version { weir_profile: found } = serde_json::from_str(text).map_err(failed)?;
+        let Version { weir_profile: found } = planner::from_json(text).map_err(failed)?;
         if found != VERSION {
             return Err(ProfileError::Version { path: path.to_owned(), found });
         }
-        let profile: Self = serde_json::from_str(text).map_err(failed)?;
+        let profile: Self = planner::from_json(text).map_err(failed)?;
         for (i, entry) in profile.entries.iter().enumerate() {
             let twice = profile.entries[..i].iter().any(|before| before.key() == entry.key());
             let fault = if twice { Err("the entry is there twice".to_owned()) } else { entry.check() };

@@ -1,9 +1,11 @@
 //! `weir check FILE`: is this configuration right, and can this machine run what it names?
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use tracing::warn;
 
 use weir_oip::tls::HTTP;
 use weir_os::notice;
@@ -12,7 +14,7 @@ use weir_plan::config::{Config, ConfigError, Select, ServiceConfig};
 use weir_plan::models::{Running, resolve_models, run_singly, running, try_models};
 use weir_plan::place::measured;
 use weir_plan::plan::{Plan, PlanError, check_tables, check_weights};
-use weir_plan::profile::{Fingerprint, Profile};
+use weir_plan::profile::{Fingerprint, Profile, ProfileError};
 use weir_plan::text::{tree, warn_of};
 
 #[derive(clap::Args)]
@@ -57,7 +59,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 }
             }
             // What they were made for can be told where this machine has been profiled.
-            let Ok(profile) = Profile::load(&config.daemon.profile) else { return Ok(whole) };
+            let profile = match Profile::load(&config.daemon.profile) {
+                Ok(profile) => profile,
+                Err(ProfileError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                    return Ok(whole);
+                }
+                Err(error) => {
+                    warn!("{error}");
+                    return Ok(whole);
+                }
+            };
             if whole.services.iter().any(ServiceConfig::is_open) {
                 return Ok(whole);
             }

@@ -11,6 +11,9 @@ use weir_client::status::{Departed, Placement, Service, Status, Stream, Variant}
 use super::Socket;
 use weir_os::pipe::say;
 
+/// Streams of clients that have gone are told one by one up to so many; `--json` has all that the daemon keeps.
+const GONE: usize = 8;
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -136,10 +139,20 @@ fn print_service(service: &Service) {
         say!("  demoted: it is served where nothing that is promised to the others waits");
     }
     service.streams.iter().for_each(print_stream);
-    for Departed { name, served, missed, .. } in &service.departed {
-        let missed: u64 = missed.values().sum();
-        say!("  {name:<16} {served:>9} served {missed:>7} missed, of clients that have gone");
-    }
+    gone(&service.departed).iter().for_each(|line| say!("  {line}"));
+}
+
+/// What became of those that have gone: each of the last few, and all others together.
+fn gone(departed: &[Departed]) -> Vec<String> {
+    let line = |name: &str, streams: &[Departed]| {
+        let served: u64 = streams.iter().map(|stream| stream.served).sum();
+        let missed: u64 = streams.iter().flat_map(|stream| stream.missed.values()).sum();
+        format!("{name:<16} {served:>9} served {missed:>7} missed, of clients that have gone")
+    };
+    let (before, last) = departed.split_at(departed.len().saturating_sub(GONE));
+    let others = (!before.is_empty()).then(|| line(&format!("{} others", before.len()), before));
+    let last = last.iter().map(|stream| line(&stream.name, std::slice::from_ref(stream)));
+    others.into_iter().chain(last).collect()
 }
 
 /// What part of the answers each variant gave.
@@ -181,5 +194,27 @@ fn print_stream(stream: &Stream) {
             level.constraints.join(", "),
             why.text
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_clients_that_have_gone_the_last_are_told_and_the_others_together() {
+        let stream = |i: u64| Departed {
+            name: format!("load-{i}"),
+            arrived: 3 + i,
+            served: 2 + i,
+            missed: [("expired".to_owned(), 1)].into(),
+        };
+        let streams: Vec<Departed> = (0..10).map(stream).collect();
+        let lines = gone(&streams);
+        assert_eq!(lines.len(), 1 + GONE);
+        assert_eq!(lines[0], "2 others                 5 served       2 missed, of clients that have gone");
+        assert_eq!(lines[1], "load-2                   4 served       1 missed, of clients that have gone");
+        assert_eq!(gone(&streams[..2]).len(), 2);
+        assert!(gone(&[]).is_empty());
     }
 }

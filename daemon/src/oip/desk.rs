@@ -15,7 +15,7 @@ use weir_plan::config::DaemonConfig;
 use weir_serve::service::{Handed, Origin, Said, Service, unknown_class};
 
 use super::reply::{Reply, Told};
-use super::streams::{ANONYMOUS, Declared, Streams};
+use super::streams::{ANONYMOUS, Declared, Streams, wrong};
 use crate::local::pass;
 use crate::overview::Overview;
 use crate::socket::{DRAINING, Debt, Debts, Pause};
@@ -267,7 +267,11 @@ impl Desk {
             return Err(Refused::Invalid(text));
         }
         let declared = Declared::of(&call.parameters)?;
-        let last = call.parameters.get("weir_last") == Some(&Parameter::Bool(true));
+        let last = match call.parameters.get("weir_last") {
+            None => false,
+            Some(Parameter::Bool(last)) => *last,
+            Some(other) => return Err(wrong("weir_last", other, "must be true or false")),
+        };
         let most = self.config().client_streams;
         // Once more if the service has ended and another one has its name.
         for _ in 0..2 {
@@ -383,7 +387,7 @@ fn parameters(head: &ResultHead, service: &Service) -> Parameters {
 fn named(asked: &Asked, call: &Call<'_>) -> Result<String, Refused> {
     match (call.parameters.get("weir_stream"), &asked.stream) {
         (Some(Parameter::Text(name)), _) => Ok(name.clone()),
-        (Some(_), _) => Err(Refused::Invalid("weir_stream must be a text".to_owned())),
+        (Some(other), _) => Err(wrong("weir_stream", other, "must be a text")),
         (None, Some(name)) => Ok(name.clone()),
         (None, None) => match call.parameters.get("sequence_id") {
             None | Some(Parameter::Int(0)) => Ok(ANONYMOUS.to_owned()),
@@ -398,7 +402,7 @@ fn named(asked: &Asked, call: &Call<'_>) -> Result<String, Refused> {
 fn class_named(asked: &Asked, call: &Call<'_>) -> Result<Option<String>, Refused> {
     match call.parameters.get("weir_class") {
         Some(Parameter::Text(name)) => Ok(Some(name.clone())),
-        Some(_) => Err(Refused::Invalid("weir_class must be a text".to_owned())),
+        Some(other) => Err(wrong("weir_class", other, "must be a text")),
         None => Ok(asked.class.clone()),
     }
 }
@@ -411,7 +415,7 @@ fn within(asked: &Asked, call: &Call<'_>) -> Result<Option<Span>, Refused> {
             let own = Span::from_nanos((micros as u64).saturating_mul(1_000));
             Ok(Some(asked.within.map_or(own, |within| within.min(own))))
         }
-        Some(_) => Err(Refused::Invalid("timeout must be a number of microseconds".to_owned())),
+        Some(other) => Err(wrong("timeout", other, "must be a whole number of microseconds")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The streams that calls belong to: the daemon holds each that a call has named, for all of its clients, for as long as it is used.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::{Arc, Mutex};
 
 use rt_core::{Constraint, Instant, Span};
@@ -19,6 +20,17 @@ pub(super) const ANONYMOUS: &str = "open-inference";
 const UNUSED: Span = Span::from_millis(60_000);
 /// … and one that is after this: given out anew, what it missed before counts no more.
 const PROMISED_UNUSED: Span = Span::from_millis(3_600_000);
+
+/// What calls may say of streams.
+const PARAMETERS: [&str; 7] = [
+    "weir_stream",
+    "weir_constraints",
+    "weir_period",
+    "weir_jitter",
+    "weir_burst",
+    "weir_class",
+    "weir_last",
+];
 
 /// A stream that is held for calls.
 pub(super) struct Held {
@@ -140,10 +152,18 @@ impl Declared {
     /// # Errors
     /// If one means nothing.
     pub(super) fn of(parameters: &Parameters) -> Result<Self, Refused> {
+        // Whoever misspells a promise must not believe to have it.
+        let unknown = |key: &&String| key.starts_with("weir_") && !PARAMETERS.contains(&key.as_str());
+        if let Some(key) = parameters.keys().find(unknown) {
+            return Err(Refused::Invalid(format!(
+                "{key}: no such parameter; there are: {}",
+                PARAMETERS.join(", ")
+            )));
+        }
         let text = |key: &str| match parameters.get(key) {
             None => Ok(None),
             Some(Parameter::Text(text)) => Ok(Some(text.as_str())),
-            Some(other) => Err(wrong(key, &format!("{other:?}"), "must be a text")),
+            Some(other) => Err(wrong(key, other, "must be a text")),
         };
         let span = |key: &str| {
             let parse = |text: &str| {
@@ -163,9 +183,7 @@ impl Declared {
         let burst = match parameters.get("weir_burst") {
             None => None,
             Some(&Parameter::Int(burst @ 1..)) => Some(burst as u64),
-            Some(other) => {
-                return Err(wrong("weir_burst", &format!("{other:?}"), "must be a number above 0"));
-            }
+            Some(other) => return Err(wrong("weir_burst", other, "must be a whole number above 0")),
         };
         let arrivals = match (period, jitter, burst) {
             (None, None, None) => None,
@@ -209,6 +227,35 @@ fn refused(stream: &str, Refusal { code, text }: Refusal) -> Refused {
     }
 }
 
-fn wrong(key: &str, value: &str, reason: &str) -> Refused {
+pub(super) fn wrong(key: &str, value: impl Display, reason: &str) -> Refused {
     Refused::Invalid(format!("{key} = {value}: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_that_says_nothing_is_refused_with_its_value() {
+        let refusal = |key: &str, value: Parameter| {
+            let period = ("weir_period".to_owned(), Parameter::Text("33ms".to_owned()));
+            let parameters = Parameters::from([period, (key.to_owned(), value)]);
+            match Declared::of(&parameters) {
+                Err(Refused::Invalid(text)) => text,
+                other => panic!("{other:?}"),
+            }
+        };
+        let burst = "must be a whole number above 0";
+        assert_eq!(refusal("weir_burst", Parameter::Int(-4)), format!("weir_burst = -4: {burst}"));
+        assert_eq!(refusal("weir_burst", Parameter::Double(0.5)), format!("weir_burst = 0.5: {burst}"));
+        assert_eq!(refusal("weir_jitter", Parameter::Bool(true)), "weir_jitter = true: must be a text");
+        let misspelt = refusal("weir_constrains", Parameter::Text("row_miss(1)".to_owned()));
+        assert!(
+            misspelt
+                .starts_with("weir_constrains: no such parameter; there are: weir_stream, weir_constraints")
+        );
+        // What others than Weir may mean is left to them.
+        let foreign = Parameters::from([("priority".to_owned(), Parameter::Int(1))]);
+        assert!(Declared::of(&foreign).is_ok_and(|declared| declared == Declared::default()));
+    }
 }

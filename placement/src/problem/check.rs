@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 use rt_core::{ArrivalBound, ArrivalCurve, Constraint, Span};
 
@@ -14,6 +15,9 @@ use super::{
 const MAX_MS: f64 = 3_600_000.0;
 /// The largest demand, peak, weight or number of requests.
 const MAX_NUMBER: f64 = 1e9;
+/// Of accuracy.
+const POINTS: RangeInclusive<f64> = -1e6..=1e6;
+const POINTS_ARE: &str = "must be points, from -1000000 to 1000000";
 
 pub(super) fn problem(raw: raw::Problem) -> Result<Problem, ProblemError> {
     within("number of devices' classes", raw.devices.len(), 1, MAX_CLASSES)?;
@@ -105,8 +109,8 @@ fn variants(
         if !names.insert(raw.name.clone()) {
             return Err(refuse(&format!("{field}.name"), raw.name, "is taken already"));
         }
-        if !raw.accuracy.is_finite() || raw.accuracy.abs() > 1e6 {
-            return Err(refuse(&format!("{field}.accuracy"), raw.accuracy, "must be a number of points"));
+        if !POINTS.contains(&raw.accuracy) {
+            return Err(refuse(&format!("{field}.accuracy"), raw.accuracy, POINTS_ARE));
         }
         let mut runs = vec![Runs::Batches(Vec::new()); classes.len()];
         for (class, times) in raw.time {
@@ -173,8 +177,8 @@ fn pipeline(field: &str, raw: raw::Pipeline, classes: &[(String, u32)]) -> Resul
                 "must name a variant of each stage from the first to a last one",
             ));
         };
-        if !points.is_finite() {
-            return Err(refuse(&field, points, "must be a number of points"));
+        if !POINTS.contains(&points) {
+            return Err(refuse(&field, points, POINTS_ARE));
         }
         accuracy.insert(path, points);
     }

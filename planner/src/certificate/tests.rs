@@ -152,8 +152,12 @@ fn one_changed_digit_anywhere_is_refused() {
             changed[at] = if digit == b'9' { b'8' } else { digit + 1 };
             let changed = String::from_utf8(changed).expect("ASCII");
             let error = Certificate::parse(&changed).expect_err("changed").to_string();
-            let about =
-                ["was changed after it was made", "this program reads 1", "unknown field", "unknown variant"];
+            let about = [
+                "was changed after it was made",
+                "this program reads 1",
+                "unknown field",
+                "rule: must be one of",
+            ];
             assert!(about.iter().any(|a| error.contains(a)), "{error}");
         }
     }
@@ -180,7 +184,7 @@ fn what_is_not_the_format_is_refused() {
             text.replacen("\"admissible\": true", "\"admissible\": true, \"admissible\": true", 1),
             "duplicate field",
         ),
-        (text.replacen("theorem-a", "theorem-z", 1), "unknown variant `theorem-z`"),
+        (text.replacen("theorem-a", "theorem-z", 1), "rule: must be one of \"theorem-a\""),
         (text.replacen("cam0", "cam_", 2), "was changed after it was made"),
         (services.replacen("\"cpu\"", "\"cpu\": \"x\", \"cpu\"", 1), "duplicate field `cpu`"),
         (services.replacen("\"services\"", "\"x\": 1, \"services\"", 1), "unknown field `x`"),
@@ -189,8 +193,8 @@ fn what_is_not_the_format_is_refused() {
         (of_all().to_json().replacen("\"pipelines\"", "\"pipes\"", 1), "unknown field `pipes`"),
         (of_one_pipeline().to_json().replacen("\"services\": [],", "", 1), "the field services is missing"),
         (of_services().with_pipelines(vec![staged(), staged()]).to_json(), "the field service is missing"),
-        ("[]".to_owned(), "expected an object"),
-        (String::new(), "EOF"),
+        ("[]".to_owned(), "must be an object, not a list"),
+        (String::new(), "the file ends within a value"),
     ] {
         let error = Certificate::parse(&bad).expect_err(expected).to_string();
         assert!(error.contains(expected), "{error:?} instead of {expected:?}");

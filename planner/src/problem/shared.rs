@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use super::ProblemError;
 use crate::number::Number;
+use crate::words::from_json;
 
 /// Several services on the same workers, every value in its range.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +61,7 @@ impl SharedProblem {
     /// From a text with these fields at its top, `services` among them.
     pub(super) fn read(text: &str, fields: &BTreeMap<String, Box<RawValue>>) -> Result<Self, ProblemError> {
         check::no_field_of_one(fields)?;
-        Self::from_raw(serde_json::from_str(text)?)
+        Self::from_raw(from_json(text)?)
     }
 
     /// The services on their workers by `rule`, with `turns` batches in a turn of each, for [`Sharing::admit`].

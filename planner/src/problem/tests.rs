@@ -152,14 +152,20 @@ fn what_is_not_the_schema_is_refused_with_its_place() {
     for (bad, expected) in [
         (text.replacen("\"guard\"", "\"gaurd\"", 1), "unknown field `gaurd`"),
         (text.replacen("\"guard\"", "\"deadline\"", 1), "duplicate field `deadline`"),
-        (text.replacen("\"us\"", "\"fortnight\"", 1), "unknown variant `fortnight`"),
-        (text.replacen("full-or-latest", "lazy", 1), "unknown variant `lazy`"),
+        (
+            text.replacen("\"us\"", "\"fortnight\"", 1),
+            "unit: must be one of \"ns\", \"us\", \"ms\", \"s\", not \"fortnight\"",
+        ),
+        (
+            text.replacen("full-or-latest", "lazy", 1),
+            "dispatch: must be \"eager\" or \"full-or-latest\", not \"lazy\"",
+        ),
         (text.replacen(":6000", ":NaN", 1), "column"),
-        (text.replacen(":6000", ":\"6000\"", 1), "\"6000\" is no number"),
+        (text.replacen(":6000", ":\"6000\"", 1), "deadline: \"6000\" is no number"),
         (text.replacen(":6000", ":6000.00000000000000000000000000000001", 1), "more than 30 digits"),
         ("{".repeat(5000), "column"),
         ("[".repeat(5000), "column"),
-        (String::new(), "EOF"),
+        (String::new(), "the file ends within a value"),
     ] {
         let message = refusal(&bad);
         assert!(message.contains(expected), "{message:?} instead of {expected:?}");

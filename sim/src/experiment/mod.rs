@@ -24,7 +24,7 @@ mod view;
 
 use std::fmt::Display;
 
-use planner::ProblemError;
+use planner::{ProblemError, in_words};
 use serde::Deserialize;
 
 use crate::cluster::Cluster;
@@ -106,7 +106,7 @@ enum Of {
 pub enum ExperimentError {
     /// Not TOML, or not the fields of an experiment.
     #[error("no experiment: {0}")]
-    Toml(#[from] toml::de::Error),
+    Toml(String),
     /// A value outside its range.
     #[error("{field} = {value}: {reason}")]
     Value {
@@ -169,7 +169,11 @@ impl Experiment {
     /// # Errors
     /// [`ExperimentError`], with the field, its value and what it must be.
     pub fn parse(text: &str, data: &Data) -> Result<Self, ExperimentError> {
-        let raw: raw::Experiment = toml::from_str(text)?;
+        let told = |error: toml::de::Error| {
+            let message = error.message();
+            ExperimentError::Toml(error.to_string().replace(message, &in_words(message, "a table")))
+        };
+        let raw: raw::Experiment = toml::from_str(text).map_err(told)?;
         let system = |(index, system)| System::new(index, system, &raw.service, data);
         let systems = raw.system.iter().enumerate().map(system);
         let arrivals = raw.arrivals.iter().enumerate().map(|(i, arrivals)| Arrivals::new(i, arrivals, data));

@@ -87,7 +87,10 @@ struct Table {
 
 /// How many requests a result becomes on average.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "must be a number, a list of them, or { file = \"…\", variant = \"…\", product = [\"…\"] }"
+)]
 enum Means {
     /// Whatever the variant.
     Same(f64),

@@ -323,7 +323,7 @@ pub(super) struct RawX {
 
 /// Numbers.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "must be a list of numbers, or { from = …, to = …, step = … }")]
 pub(super) enum Values {
     /// One by one.
     List(Vec<f64>),

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use planner::problem::raw as written;
+use planner::problem::{MAX_STREAMS, raw as written};
 use planner::{Number, Problem, ProblemError};
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, MAX_BATCH, MAX_SPAN, Selector, Span, Variant,
-    Workers, largest_count, seed_count,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, MAX_BATCH, MAX_SPAN, MAX_WORKERS, Selector, Span,
+    Variant, Workers, largest_count, seed_count,
 };
 
 use super::fleet::Fleet;
@@ -148,7 +148,8 @@ impl System {
         let (mut streams, mut periods) = (Vec::new(), Vec::new());
         for kind in &raw.streams {
             let period = kind.period.map(|period| period.0);
-            for _ in 0..kind.count {
+            // Of more it need not be known how many: they are refused.
+            for _ in 0..kind.count.min(MAX_STREAMS + 1) {
                 let constraints = kind.constraints.clone();
                 let arrivals = period.map(|period| declaration(Declare::Periodic, 1, period.as_nanos(), 0.0));
                 streams.push(written::Stream {
@@ -189,7 +190,9 @@ impl System {
                 workers.push(written::Workers { count: 1, batch: 1, time, times: None });
             }
         }
-        let each = |kind: &RawWorkers| std::iter::repeat_n(kind.accuracy.map(|share| share.0), kind.count);
+        let each = |kind: &RawWorkers| {
+            std::iter::repeat_n(kind.accuracy.map(|share| share.0), kind.count.min(MAX_WORKERS))
+        };
         let accuracy = raw.workers.iter().flat_map(each).collect();
         let written = written::Problem {
             unit: written::Unit::Ns,

@@ -272,6 +272,8 @@ fn what_is_no_experiment_is_refused_with_field_and_limit() {
     refused("requests = 1000", "requests = 0", "requests = 0");
     refused("requests = 1000", "requests = 1000\nruns = 0", "runs = 0");
     refused("title", "tilte", "unknown field");
+    refused("requests = 1000", "requests = \"many\"", "must be a whole number of at least 1, not \"many\"");
+    refused("load = [1]", "load = 1", "must be a list of numbers, or { from = …, to = …, step = … }");
     refused("\"weir\"", "\"luck\"", "luck: must be one of weir");
     refused("\"weir\"", "\"weir\", \"weir\"", "policies = weir: is there twice");
     refused("\"20ms\"", "\"20\"", "20: time unit needed");
@@ -283,6 +285,12 @@ fn what_is_no_experiment_is_refused_with_field_and_limit() {
         "batch = 100",
         "workers[0].batch = 100: must be in 1..=64, as many as there are times",
     );
+    refused(
+        "batch = 2",
+        "batch = 2, count = 1000000000000",
+        "workers[0].count = 1000000000000: must be in 1..=256",
+    );
+    refused("constraints = ", "count = 1000000000000, constraints = ", "length of streams = 4097");
     refused("batch = 2", "batch = 2, promised = 3", "workers[0].promised = 3: must be in 1..=2");
     refused("accuracy = 0.5", "accuracy = 50", "50: must be in 0..=1");
     refused("process = \"poisson\"", "process = { gamma = { shape = 0 } }", "shape = 0");

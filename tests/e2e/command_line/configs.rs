@@ -60,6 +60,19 @@ fn the_check_says_how_much_it_found() {
 }
 
 #[test]
+fn a_profile_that_cannot_be_used_is_told_where_the_configuration_is_right() {
+    let place = Deployment::new(good());
+    for (profile, told) in
+        [("{", "profile.json: not a profile"), ("{\"weir_profile\": 1}", "run `weir profile FILE` anew")]
+    {
+        std::fs::write(place.path("profile.json"), profile).expect("written");
+        let output =
+            Command::new(weir()).arg("check").arg(place.path("weir.toml")).output().expect("weir can be run");
+        assert!(output.status.success() && stderr(&output).contains(told), "{}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_refusal_names_file_field_value_and_limit() {
     let stream = "periodic = { period = \"50ms\", jitter = \"10ms\" }";
     for (from, to, words) in [
@@ -68,7 +81,7 @@ fn a_refusal_names_file_field_value_and_limit() {
         ("[[service.stream]]", "[[service.steam]]", &["steam", "stream"]),
         ("\"400ms\"", "\"400 furlongs\"", &["service[0].deadline", "400 furlongs"]),
         ("\"400ms\"", "\"400\"", &["service[0].deadline", "400"]),
-        ("\"400ms\"", "400", &["deadline", "400", "string"]),
+        ("\"400ms\"", "400", &["service[0].deadline", "400", "a text in quotes"]),
         ("\"400ms\"", "\"0s\"", &["service[0].deadline", "0s", "1h"]),
         ("\"400ms\"", "\"2h\"", &["service[0].deadline", "2h", "1h"]),
         ("guard = \"100ms\"", "guard = \"400ms\"", &["service[0].guard", "400ms", "below the deadline"]),
@@ -78,7 +91,7 @@ fn a_refusal_names_file_field_value_and_limit() {
             &["service[0].constraints[0]", "m = 3", "K = 3", "m must be below K"],
         ),
         ("m = 1, k = 3", "m = 1, k = 5000", &["service[0].constraints[0]", "5000", "1..=4096"]),
-        ("m = 1, k = 3", "m = -1, k = 3", &["-1", "u32"]),
+        ("m = 1, k = 3", "m = -1, k = 3", &["service[0].constraints[0].any-miss.m", "-1", "at least 0"]),
         ("any-miss", "some-miss", &["some-miss", "any-miss"]),
         ("workers = 2", "workers = 0", &["service[0].workers", "0", "1..="]),
         ("\nmax-batch = 2", "\nmax-batch = 65", &["service[0].max-batch", "65", "1..=64"]),
@@ -129,7 +142,10 @@ fn what_a_configuration_points_to_must_be_there() {
     for (message, words) in [
         (named("digits-s", ""), &["weir.toml", "service[0].model", "digits-s", "daemon.models"][..]),
         (named("digits-s", "models = \"gone.toml\""), &["gone.toml", "cannot be read"]),
-        (named("digits-q", &shipped), &["manifest.toml", "digits-q", "digits-xs, digits-s"]),
+        (
+            named("digits-q", &shipped),
+            &["weir.toml:", "service[0].model", "manifest.toml", "digits-q", "digits-xs, digits-s"],
+        ),
         (Deployment::new(DAEMON).fail(&["check"]), &["weir.toml", "service (how many", "1..=16"]),
     ] {
         for word in words {

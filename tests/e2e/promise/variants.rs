@@ -220,6 +220,53 @@ fn tables_are_planned_written_and_read() {
     assert!(message.contains("--select = other: must be one of the services, lanes"), "{message}");
 }
 
+/// Of a service with classes the tables that are written are of prices where these are better: time is given up for the class alone
+/// to which it is worth that.
+#[test]
+fn tables_of_prices_are_planned_written_and_read() {
+    let classed = |select: &str| {
+        let names = ["base", "mid", "top"].into_iter().zip(ACCURACY);
+        let named = names.fold(config(select), |text, (name, accuracy)| {
+            let accuracy = format!("accuracy = {accuracy}");
+            text.replacen(&accuracy, &format!("name = \"{name}\", {accuracy}"), 1)
+        });
+        format!(
+            "{named}[[service.class]]\nname = \"easy\"\nshare = 3\naccuracy = {{ base = 0.9, mid = 0.9, top = 0.9 }}\n\
+             [[service.class]]\nname = \"hard\"\naccuracy = {{ base = 0.05, mid = 0.5, top = 0.99 }}\n"
+        )
+    };
+    let place = profiled(&classed(""));
+    let select = format!("lanes={}", place.path("t.json").display());
+    let text = place.succeed(&["plan", "--select", &select]);
+    assert!(text.contains("worth    missed"), "{text}");
+    let tables = std::fs::read_to_string(place.path("t.json")).expect("written");
+    let tables: Value = serde_json::from_str(&tables).expect("JSON");
+    assert!(tables["tables"][0]["prices"][0][0].as_f64().is_some_and(|price| price > 0.0), "{tables}");
+    place.configure(classed("select = { table = \"t.json\" }"));
+    let daemon = place.serve();
+    let mut client = daemon.client();
+    let registration = Registration::builder("lanes", "cam")
+        .constraint(Constraint::any_miss(1, 3))
+        .arrivals(ArrivalBound::window(4, Duration::from_millis(200)))
+        .build()
+        .expect("it fits the frame");
+    let stream = client.register(&registration).expect("it is admitted");
+    let classes = ["easy", "hard"].map(|class| stream.of_class(class).expect("a class"));
+    let mut variants = [Vec::new(), Vec::new()];
+    for i in 0..12 {
+        for (class, variants) in classes.iter().zip(&mut variants) {
+            // One after the other, so that no batch has both.
+            if let Outcome::Result(result) = client.infer(class, &[i as f32; 4]).expect("an answer") {
+                variants.push(result.variant);
+            }
+            pause(Duration::from_millis(100));
+        }
+    }
+    let [easy, hard] = &variants;
+    assert!(easy.iter().all(|&variant| variant == 0), "{variants:?}");
+    assert!(hard.iter().any(|&variant| variant > 0), "{variants:?}");
+}
+
 /// Tables come while requests do, as many as tell the load apart, and are used; the promise holds before and after.
 #[test]
 fn tables_are_planned_for_the_load_that_comes() {

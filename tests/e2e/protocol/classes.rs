@@ -174,7 +174,7 @@ fn a_call_of_the_open_inference_protocol_names_its_class() {
     let missed = post(&place, "", r#""weir_class":"hard""#);
     assert!(missed.starts_with("HTTP/1.1 503"), "{missed}");
     for (wrong, told) in
-        [(r#""weir_class":"torn""#, "no class"), (r#""weir_class":7"#, "weir_class must be a text")]
+        [(r#""weir_class":"torn""#, "no class"), (r#""weir_class":7"#, "weir_class = 7: must be a text")]
     {
         let refused = post(&place, "", wrong);
         assert!(refused.starts_with("HTTP/1.1 400") && refused.contains(told), "{refused}");

@@ -28,8 +28,10 @@ impl<'a> Problems<'a> {
         self.add(at, format!("{field}: `{value}` is refused, {rule}"));
     }
 
-    /// In the order of the file.
+    /// In the order of the file, each once: several that share something may find the same wrong with it.
     pub fn into_list(mut self) -> Vec<(usize, String)> {
+        let mut told = BTreeSet::new();
+        self.list.retain(|problem| told.insert(problem.clone()));
         self.list.sort_by_key(|(line, _)| *line);
         self.list
     }

@@ -1,6 +1,6 @@
 //! `weir infer SERVICE`: one request, best effort, and its answer.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -165,7 +165,7 @@ impl Picture {
     fn read(place: &str) -> Result<Self> {
         let (path, number) = place.rsplit_once(':').context("--image wants FILE:NUMBER")?;
         let number: usize = number.parse().with_context(|| format!("--image: {number} is no number"))?;
-        let bytes = std::fs::read(path).with_context(|| path.to_owned())?;
+        let bytes = planner::read_bytes(Path::new(path)).with_context(|| path.to_owned())?;
         let pictures = Pictures::parse(&bytes).with_context(|| path.to_owned())?;
         let last = pictures.count.saturating_sub(1);
         let pixels = pictures

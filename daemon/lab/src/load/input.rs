@@ -38,7 +38,7 @@ impl Inputs {
     /// # Errors
     /// If it cannot be read.
     pub(crate) fn raw(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+        let bytes = planner::read_bytes(path).with_context(|| path.display().to_string())?;
         Ok(Self { payloads: vec![bytes], pictures: false, right: None })
     }
 
@@ -48,7 +48,7 @@ impl Inputs {
     /// # Errors
     /// If a file cannot be read or is not what it should be, or the two hold different numbers.
     pub(crate) fn read(pictures: &Path, labels: Option<&Path>) -> Result<Self> {
-        let read = |path: &Path| std::fs::read(path).with_context(|| path.display().to_string());
+        let read = |path: &Path| planner::read_bytes(path).with_context(|| path.display().to_string());
         let bytes = read(pictures)?;
         let parsed = Pictures::parse(&bytes).with_context(|| pictures.display().to_string())?;
         let payloads: Vec<_> = parsed.iter().map(|picture| bytemuck::cast_slice(&picture).to_vec()).collect();

@@ -26,7 +26,7 @@ impl Scenes {
     pub(crate) fn heldout(folder: &Path) -> Result<Self> {
         let read = |name: &str| -> Result<(usize, Vec<Vec<f32>>)> {
             let path = folder.join(name);
-            let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
+            let bytes = planner::read_bytes(&path).with_context(|| path.display().to_string())?;
             let parsed = Pictures::parse(&bytes).with_context(|| path.display().to_string())?;
             Ok((parsed.columns, parsed.iter().collect::<Vec<_>>()))
         };

@@ -214,10 +214,11 @@ impl<'a> Check<'a> {
     }
 
     /// Notes that a field has a value which is not allowed; behind its name may stand what of it is meant. What is wrong itself, and
-    /// has been noted as such, is not missing as well.
+    /// has been noted as such, is not missing as well, nor are there too few of it.
     pub(super) fn refuse(&self, field: &str, value: &str, reason: impl Display) -> Refused {
-        let name = field.split(' ').next().unwrap_or_default();
-        if value != ABSENT || !self.tree.lacks(name) {
+        let (name, meant) = field.split_once(' ').unwrap_or((field, ""));
+        let of_what_is_there = value != ABSENT && !meant.starts_with("(how many");
+        if of_what_is_there || !self.tree.lacks(name) {
             self.problems.borrow_mut().add(self.tree.place(name), format!("{field} = {value}: {reason}"));
         }
         Refused

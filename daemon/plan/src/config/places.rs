@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use planner::in_words;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, Deserializer, Error};
@@ -29,25 +30,27 @@ pub(super) fn read<'a>(text: &'a str, problems: &mut Problems<'_>) -> (Option<ra
     let mut whole = errors.is_empty();
     let mut left_out: Vec<(usize, String)> = Vec::new();
     let tree = |document: Spanned<DeTable<'a>>, left_out| Tree { table: document.into_inner(), left_out };
+    let written = document.clone();
     while errors.is_empty() && left_out.len() < MOST {
         let read: Result<raw::File, _> = Deserialize::deserialize(Deserializer::from(document.clone()));
         let error = match read {
             Ok(file) => return (whole.then_some(file), tree(document, left_out)),
             Err(error) => error,
         };
-        let absent = error.message().strip_prefix("missing field `").and_then(|name| name.strip_suffix('`'));
-        let known = |name: &str| left_out.iter().any(|(at, field)| *at == begin(&error) && field == name);
-        let news = !absent.is_some_and(known);
+        let message = error.message();
+        let absent = message.strip_prefix("missing field `").and_then(|name| name.strip_suffix('`'));
+        let shorter = message.starts_with("invalid length ") || message.starts_with("wanted exactly ");
+        // Because of what was left out, which is told already.
+        let known = |name: &str| absent == Some(name) || shorter;
+        let news = !left_out.iter().any(|(at, field)| *at == begin(&error) && known(field));
         whole &= absent.is_none();
-        let removed = error.span().and_then(|span| remove(document.get_mut(), 0, &span));
         if news {
-            let message = error.message();
-            // What is not known is named already.
-            let field = removed.as_ref().map(|(_, field)| field);
-            let unnamed = field.filter(|field| !field.is_empty() && !message.contains(&format!("`{field}`")));
-            let told = unnamed.map_or_else(|| message.to_owned(), |field| format!("{field}: {message}"));
+            let told = in_words(message, "a table");
+            let field = error.span().and_then(|span| field_at(written.get_ref(), &span)).unwrap_or_default();
+            let told = if field.is_empty() { told } else { format!("{field}: {told}") };
             problems.add(begin(&error), told);
         }
+        let removed = error.span().and_then(|span| remove(document.get_mut(), 0, &span));
         let Some(removed) = removed else { break };
         left_out.push(removed);
     }
@@ -60,15 +63,37 @@ impl Tree<'_> {
         place(&self.table, field)
     }
 
-    /// Whether a field that is not here stands in the file, and was left out.
+    /// Whether a field that is not here, or something of a list, stands in the file and was left out.
     pub(super) fn lacks(&self, field: &str) -> bool {
         let (at, name) = (self.place(field), field.rsplit('.').next().unwrap_or_default());
-        self.left_out.iter().any(|(table, left)| *table == at && left == name)
+        self.left_out.iter().any(|(table, left)| *table == at && (left == name || left.is_empty()))
     }
 }
 
 fn begin(error: &Error) -> usize {
     error.span().map_or(0, |span| span.start)
+}
+
+/// The field that stands there, such as `service[0].stream[1].name`; of a name that stands there, the table that has it.
+fn field_at(table: &DeTable<'_>, span: &Range<usize>) -> Option<String> {
+    table.iter().find_map(|(key, value)| {
+        let within = field_within(value, span).map(|within| format!("{}{within}", key.get_ref()));
+        let own = || (value.span() == *span).then(|| key.get_ref().to_string());
+        within.or_else(own).or_else(|| (key.span() == *span).then(String::new))
+    })
+}
+
+fn field_within(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<String> {
+    match value.get_ref() {
+        DeValue::Table(table) => {
+            field_at(table, span).map(|field| if field.is_empty() { field } else { format!(".{field}") })
+        }
+        DeValue::Array(array) => array.iter().enumerate().find_map(|(place, item)| {
+            let own = || (item.span() == *span).then(String::new);
+            field_within(item, span).or_else(own).map(|within| format!("[{place}]{within}"))
+        }),
+        _ => None,
+    }
 }
 
 /// Removes what stands there, or whose name does: where the table begins that held it, and its name.

@@ -341,7 +341,7 @@ pub(super) struct SimulatedVariant {
 
 /// One time for every batch of a size, or what they take at most, within 0.9 and on average.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "must be a time in quotes, or { bound = \"…\", likely = \"…\", mean = \"…\" }")]
 pub(super) enum SimulatedTime {
     Always(String),
     Spread(Spread),
@@ -357,7 +357,7 @@ pub(super) struct Spread {
 
 /// The GPU of all workers, or of each in turn, by number.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "must be the number of a GPU, from 0, or a list of numbers")]
 pub(super) enum Gpu {
     One(u64),
     Each(Vec<u64>),
@@ -392,7 +392,7 @@ pub(super) struct ClientTls {
 
 /// Where the server of all workers is, or of each in turn.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "must be a URL in quotes, or a list of URLs")]
 pub(super) enum Urls {
     One(String),
     Each(Vec<String>),

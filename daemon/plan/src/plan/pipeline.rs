@@ -46,18 +46,20 @@ fn most_within(load: &[StreamSpec], length: Span) -> u64 {
 }
 
 impl PipelinePlan {
-    /// How many sources that must be served can be open at once if all of `load` is promised.
+    /// How many sources that must be served can be open at once if all of `load` is promised, and by how much batches may take longer
+    /// in all then.
     ///
     /// # Errors
     /// Why it cannot be.
-    pub(super) fn most_open<'a>(
+    pub(super) fn room<'a>(
         &self,
         load: impl IntoIterator<Item = &'a StreamSpec>,
-    ) -> Result<u64, PipelineError> {
+    ) -> Result<(u64, Span), PipelineError> {
         let load: Vec<_> = load.into_iter().cloned().collect();
+        let admission = self.pipeline.admit(&load)?;
         // Each is answered within the bound, and what stalls may take.
-        let bound = self.pipeline.admit(&load)?.bound;
-        Ok(most_within(&load, bound + Stalls::reserve_of(self.pipeline.stalls)))
+        let within = admission.bound + Stalls::reserve_of(self.pipeline.stalls);
+        Ok((most_within(&load, within), self.overrun_margin(&admission)))
     }
 
     /// Whether any stage has more than its base.

@@ -113,11 +113,11 @@ fn read(text: &str) -> Result<(String, Vec<SelectTable>, LoadMonitor), TableErro
     struct Version {
         weir_select: u32,
     }
-    let Version { weir_select: found } = serde_json::from_str(text)?;
+    let Version { weir_select: found } = planner::from_json(text)?;
     if found != VERSION {
         return Err(TableError::Version { found });
     }
-    let file: File = serde_json::from_str(text)?;
+    let file: File = planner::from_json(text)?;
     let mut tables = Vec::with_capacity(file.tables.len());
     for (table, raw) in file.tables.iter().enumerate() {
         tables.push(raw.made(table)?);

@@ -136,11 +136,11 @@ fn read(path: &Path, variants: usize, classes: usize) -> Result<(String, Net), W
     struct Version {
         weir_weights: u32,
     }
-    let Version { weir_weights: found } = serde_json::from_str(&text)?;
+    let Version { weir_weights: found } = planner::from_json(&text)?;
     if found != VERSION {
         return Err(WeightsError::Version { found });
     }
-    let mut file: File = serde_json::from_str(&text)?;
+    let mut file: File = planner::from_json(&text)?;
     let found = std::mem::take(&mut file.sha256);
     let here = sha256_hex(&serde_json::to_vec(&file)?);
     if found != here {

@@ -225,7 +225,7 @@ pub(super) fn json(plan: &ServicePlan, pipeline: &PipelinePlan) -> Value {
         "split_per_s": plan.split_per_s(),
         "reserved": config.reserved.iter().map(|s| &s.name).collect::<Vec<_>>(),
         "reserved_bound_ns": pipeline.admission.as_ref().map(|admission| ns(admission.bound)),
-        "overrun_margin_ns": ns(plan.overrun_margin(config.reserved.iter().map(|stream| &stream.spec))),
+        "overrun_margin_ns": pipeline.admission.as_ref().map(|admission| ns(pipeline.overrun_margin(admission))),
         "device": Value::Null,
     })
 }

@@ -188,15 +188,12 @@ impl Service {
             return self.admit_on_device(share, spec);
         }
         let (queue, there) = (self.plan.config.queue, load.specs().count());
-        match calmly(|| self.plan.most_waiting(load.specs().chain([spec]))) {
+        match calmly(|| self.plan.room(load.specs().chain([spec]))) {
             Err(error) => Err(format!("beside {there} other promised streams: {error}")),
-            Ok(waiting) if waiting > queue as u64 => Err(format!(
+            Ok((waiting, _)) if waiting > queue as u64 => Err(format!(
                 "beside {there} other promised streams up to {waiting} requests that must be served can wait, queue = {queue}"
             )),
-            Ok(_) => {
-                let margin = calmly(|| self.plan.overrun_margin(load.specs().chain([spec])));
-                Ok(Together { margin, shield: None })
-            }
+            Ok((_, margin)) => Ok(Together { margin, shield: None }),
         }
         .map_err(|text| refuse(RefusalCode::NotAdmissible, text))
     }

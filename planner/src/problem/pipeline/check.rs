@@ -66,9 +66,16 @@ pub(super) fn problem(raw: raw::PipelineProblem) -> Result<PipelineProblem, Prob
 
 /// How many workers are left beyond one for each stage whose workers are to be chosen, and those of all others.
 fn spare_workers(raw: &raw::PipelineProblem) -> Result<usize, ProblemError> {
-    let fewest =
-        raw.pipeline.iter().map(|stage| if let Count::Is(workers) = stage.workers { workers } else { 1 });
-    let fewest = fewest.fold(0, usize::saturating_add);
+    let mut fewest = 0;
+    for (i, stage) in raw.pipeline.iter().enumerate() {
+        fewest += match stage.workers {
+            Count::Is(workers) => {
+                number(&format!("pipeline[{i}].workers"), workers, 1, MAX_WORKERS)?;
+                workers
+            }
+            Count::Auto => 1,
+        };
+    }
     match raw.workers {
         Some(workers) if workers < fewest || workers > MAX_WORKERS * MAX_STAGES => {
             let reason = format!(
@@ -110,10 +117,7 @@ fn stage(
     let most = if before.is_empty() { 1 } else { MAX_FAN_OUT as usize };
     number(&of("fan_out"), raw.fan_out as usize, 1, most)?;
     let workers = match raw.workers {
-        Count::Is(workers) => {
-            number(&of("workers"), workers, 1, MAX_WORKERS)?;
-            workers..=workers
-        }
+        Count::Is(workers) => workers..=workers,
         Count::Auto => 1..=(1 + spare).min(MAX_WORKERS),
     };
     let batches = match raw.batch {

@@ -134,7 +134,10 @@ fn what_is_no_merge_and_no_join_is_refused_with_field_value_and_limit() {
             json!({"parents": ["left", "right"], "join": true, "fan_out": 2}),
             "pipeline[3].fan_out = 2: a join takes a source once",
         ),
-        (json!({"parents": ["left", "right"], "join": "yes"}), "invalid type"),
+        (
+            json!({"parents": ["left", "right"], "join": "yes"}),
+            "pipeline[3].join: must be true or false, not \"yes\"",
+        ),
     ] {
         let error = parse(&ways(&stage).to_string()).expect_err("refused").to_string();
         assert!(error.contains(expected), "{stage}: {error}");
@@ -179,9 +182,18 @@ fn what_is_no_pipeline_is_refused_with_field_value_and_limit() {
             "deadline = 5: leaves no time for one source: must be at least guard + P(1) of each stage on the longest path = 6",
         ),
         ("/guard", json!(-1), "guard"),
-        ("/workers", json!([]), "invalid type"),
+        ("/workers", json!([]), "workers: must be a whole number of at least 0, not a list"),
+        (
+            "/pipeline/0/workers",
+            json!(usize::MAX),
+            "pipeline[0].workers = 18446744073709551615: must be in 1..=256",
+        ),
         ("/workers", json!(2), "workers = 2: must be in 3..=8192, 3 being what the stages need"),
-        ("/pipeline/0/batch", json!("all"), "expected a whole number, or \"auto\""),
+        (
+            "/pipeline/0/batch",
+            json!("all"),
+            "pipeline[0].batch: must be a whole number, or \"auto\", not \"all\"",
+        ),
         (
             "/pipeline/1/batch",
             json!("auto"),

@@ -34,7 +34,7 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
         Some("status") => seen(&site)?,
         Some(path) => {
             let text = planner::read_text(Path::new(path)).with_context(|| path.to_owned())?;
-            serde_json::from_str(&text)
+            planner::from_json(&text)
                 .with_context(|| format!("{path}: must be requests a second by service, as JSON"))?
         }
     };

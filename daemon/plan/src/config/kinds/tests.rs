@@ -125,8 +125,9 @@ fn workers_of_a_device_or_a_stage_are_alike() {
          [[pipeline.stage.workers]]\ncount = 1\n",
     ] {
         let error = parse(text).expect_err(text).to_string();
-        assert!(
-            error.contains("workers: ") && error.contains("workers of several kinds are not possible"),
+        assert_eq!(
+            error.matches("workers[0]: workers of several kinds are not possible").count(),
+            1,
             "{error}"
         );
     }

@@ -82,7 +82,7 @@ impl Moves {
 
 /// Whether a service that has its workers to itself can promise these.
 fn alone(plan: &ServicePlan, load: &[StreamSpec]) -> Result<(), String> {
-    let (waiting, queue) = (plan.most_waiting(load)?, plan.config.queue);
+    let ((waiting, _), queue) = (plan.room(load)?, plan.config.queue);
     if waiting > queue as u64 {
         return Err(format!("up to {waiting} requests that must be served can wait, queue = {queue}"));
     }

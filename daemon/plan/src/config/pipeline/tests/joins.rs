@@ -112,7 +112,7 @@ fn what_no_merge_and_no_join_can_have_is_refused_with_line_field_and_value() {
             27,
             &*format!("stage[4].adapter.each = (present): {once}"),
         ),
-        (changed("join = true", "join = 1"), 26, "invalid type: integer `1`, expected a boolean"),
+        (changed("join = true", "join = 1"), 26, "must be true or false, not 1"),
         (
             changed("after = \"detect\"", "after = \"detect\"\nvariants = [\"n\"]"),
             12,
