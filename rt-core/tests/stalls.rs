@@ -17,7 +17,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rt_core::{
     AdmissionError, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Instant,
-    MAX_SPAN, SchedulerConfig, Stalls, StreamSpec, System,
+    MAX_SPAN, SchedulerConfig, Shield, Span, Stalls, StreamSpec, System,
 };
 
 /// Small systems that may stand still for a tick or two, from an instant at which no mandatory request waits to the next: where Theorem A holds with as much less of the deadline, the judge finds no miss. `WEIR_EXHAUSTIVE=n` looks at `n`.
@@ -229,4 +229,47 @@ fn a_stall_of_dispatch_counts_with_those_of_batches() {
     harness.advance_to(500);
     harness.arrive_late(id, 495);
     assert_eq!(harness.causes(), [(500, Cause::LateDispatch)]);
+}
+
+/// How long the second of two workers may be given, when the first was given all that it may have a while ago.
+fn second_beside_a_long_one(stalls: Option<Stalls>, latency: Span) -> (Span, Span) {
+    let reserve = stalls.map_or(0, |stalls| stalls.lost().as_nanos());
+    let config = config(&[10], 1, 2, latency.as_nanos() + reserve, Dispatch::Eager);
+    let curve = ArrivalCurve::new(&[ArrivalBound::window(1, ns(40)).expect("valid")]).expect("one");
+    let spec = StreamSpec::promised(
+        ConstraintSet::new(&[Constraint::row_miss(0).expect("valid")]).expect("one"),
+        curve,
+    );
+    let shield = Shield::new(&config.workers[0], latency, spec.demand()).expect("it holds");
+    let mut scheduler = rt_core::Scheduler::new(SchedulerConfig { stalls, ..config }).expect("valid");
+    scheduler.add_stream(Instant::ZERO, spec).expect("room");
+    let other = scheduler.add_stream(Instant::ZERO, StreamSpec::best_effort()).expect("room");
+    scheduler.set_shield(Some(shield)).expect("made for it");
+    let mut start = |at: u64, token: u64| {
+        let at = Instant::from_nanos(at);
+        assert_eq!(scheduler.handle_arrival(at, rt_core::Arrival::new(other, token, at)), None);
+        loop {
+            match scheduler.poll(at) {
+                rt_core::Action::Start { worker } => {
+                    let longest = scheduler.longest(at, worker);
+                    scheduler.prolong(at, worker, longest).expect("it is the longest");
+                    return longest;
+                }
+                rt_core::Action::WakeAt(_) => panic!("a worker is free"),
+                _ => {}
+            }
+        }
+    };
+    (start(1_000, 1), start(1_005, 2))
+}
+
+#[test]
+fn what_a_long_batch_has_left_is_what_stalls_may_have_taken_of_it_as_well() {
+    let latency = ns(60);
+    let unstalled = second_beside_a_long_one(None, latency);
+    let stalled = second_beside_a_long_one(Some(Stalls::new(1, ns(10_000), ns(7)).expect("valid")), latency);
+    assert_eq!(stalled.0, unstalled.0, "the first has nothing long beside it");
+    assert!(unstalled.0 > ns(10), "it is a long one");
+    // The promised request that may come next waits for the sooner of both: for 7 ns longer where the first may be so late.
+    assert!(stalled.1 < unstalled.1, "{stalled:?} {unstalled:?}");
 }

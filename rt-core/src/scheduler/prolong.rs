@@ -8,6 +8,7 @@ use super::queue::MANDATORY;
 use super::types::{NEVER, Request, ShieldRefusal, WorkerId};
 use super::{Retired, Scheduler};
 use crate::shield::{Shield, ShieldError};
+use crate::stalls::Stalls;
 use crate::time::{Instant, Span};
 
 /// How often a smaller size is tried for a batch that the shield does not allow.
@@ -164,7 +165,7 @@ impl Scheduler {
         if !self.pool.is_on_time(now) {
             return full;
         }
-        let others = self.pool.long_beside(now, worker);
+        let others = self.long_beside(now, worker);
         let head = self.mandatory_due(0).next().map_or(Span::from_nanos(u64::MAX), |due| due.since(now));
         for _ in 0..TRIES {
             let longest =
@@ -213,7 +214,18 @@ impl Scheduler {
 
     #[inline(never)]
     fn longest_beside(&self, shield: &Shield, now: Instant, worker: WorkerId, lull: Span) -> Span {
-        shield.longest(now, self.pool.long_beside(now, worker), self.mandatory_due(0), lull)
+        shield.longest(now, self.long_beside(now, worker), self.mandatory_due(0), lull)
+    }
+
+    /// What the longer batches of others than `worker` still take at most. What stalls took of them until now is not known, and no
+    /// stall that is yet to come is one less for it.
+    pub(super) fn long_beside(
+        &self,
+        now: Instant,
+        worker: WorkerId,
+    ) -> impl Iterator<Item = Span> + Clone + '_ {
+        let lost = Stalls::reserve_of(self.config.stalls);
+        self.pool.long_beside(now, worker).map(move |left| left + lost)
     }
 
     /// When a request must be answered: its deadline less what is kept back for late dispatch and stalls.

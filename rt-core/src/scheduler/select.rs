@@ -151,7 +151,7 @@ impl Scheduler {
         let rest = rest.filter_map(|i| Some((first + i, self.due(at(i)?))));
         let next = (self.waiting(), now + self.config.deadline - self.config.reserve());
         let rest = rest.chain([next]);
-        shield.longest_beside(now, self.pool.long_beside(now, worker), rest)
+        shield.longest_beside(now, self.long_beside(now, worker), rest)
     }
 
     #[inline(never)]
