@@ -97,6 +97,16 @@ pub enum RareError {
     /// Copies of copies come to too much.
     #[error("the runs would take too long: what is asked comes neither often nor step by step")]
     TooMuch,
+    /// Even the shortest runs come to far more than was asked for.
+    #[error(
+        "so much comes that the shortest runs take some {needed} steps, far more than the {effort} that they may take: allow more"
+    )]
+    Effort {
+        /// About the steps of one round of runs.
+        needed: u64,
+        /// Those that were asked for.
+        effort: u64,
+    },
 }
 
 /// Estimates how often violations of the constraints of a stream begin. The same for the same question on every machine.
@@ -168,6 +178,10 @@ impl Question<'_> {
         // Some thousand deadlines at least, so that what a run begins with counts for nothing.
         let least = 1_000.0 * self.problem.deadline.as_secs_f64();
         let seconds = (each as f64 / steps_per_s).max(least);
+        let needed = (least * steps_per_s * ROUND as f64) as u64;
+        if needed / BEYOND > self.effort {
+            return Err(RareError::Effort { needed, effort: self.effort });
+        }
         let length = Span::from_nanos((seconds * 1e9) as u64);
         let limit = BEYOND * (seconds * steps_per_s) as u64 + 1_000_000;
         let run = |seed: u64| -> Result<(f64, u64), RareError> {

@@ -134,4 +134,8 @@ fn what_has_no_answer_is_refused() {
         told(&question(&problem, Process::Poisson, -5.0)),
         "arrivals of s0: rate = -5: must be in 1e-9..=1e9"
     );
+    let problem = open(&[10 * MS], 1, 40 * MS, &[stream(0, 1)]);
+    let crowded = Question { effort: 100_000, ..question(&problem, Process::Poisson, 1e9) };
+    let found = violations(&crowded, &mut |_| {});
+    assert!(matches!(found, Err(RareError::Effort { effort: 100_000, .. })), "{found:?}");
 }
