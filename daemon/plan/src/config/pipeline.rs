@@ -49,6 +49,9 @@ impl Check<'_> {
         let refused = self.refused(at, raw.refused());
         let worth = self.worth(at, &raw);
         let stalls = self.kept_stalls(at, &raw);
+        // Said with its turn, its weight and what is the device's, even if it names none.
+        let place = self.place(at, &raw.on_device(), beside.0);
+        let device = raw.device.take().filter(|_| place.is_ok());
         let (name, mut promise) = (raw.name.clone(), raw.promise());
         let promise = self.promise(at, &mut promise, false);
         let promise = promise.map(Promise::held_by_deadline);
@@ -56,9 +59,6 @@ impl Check<'_> {
         let count = self.number(&format!("{at}.stage (how many)"), count, 1, MAX_STAGES as u64);
         let stages: Vec<String> = raw.stage.iter().map(|stage| stage.name.clone()).collect();
         let tree = self.tree(at, &raw.stage);
-        // Said with its turn, its weight and what is the device's, even if it names none.
-        let place = self.place(at, &raw.on_device(), beside.0);
-        let device = raw.device.take().filter(|_| place.is_ok());
         let record = match &device {
             None => self.record(at, raw.record.take(), raw.record_limit),
             Some(_) => Ok(None),

@@ -98,7 +98,7 @@ fn what_is_no_problem_of_several_services_is_refused_with_field_value_and_limit(
         ),
         (
             "/stalls",
-            json!({"count": 1, "window": 900, "length": 500}),
+            json!({"count": 1, "window": 90000, "length": 4500}),
             "leaves no time for one request: must be at least guard + P(1) + stalls = ",
         ),
         ("/patience", json!(1), "unknown field `patience`"),

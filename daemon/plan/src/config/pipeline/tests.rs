@@ -156,7 +156,7 @@ fn every_refusal_names_field_value_and_limit() {
         (
             of_pipeline("device = \"d\""),
             8,
-            "pipeline[0].device = \"d\": is not possible in a pipeline: remove it",
+            "pipeline[0].device = \"d\": no [[device]] has this name (there is none)",
         ),
         (of_pipeline("select = \"base\""), 8, "pipeline[0].select = \"base\": is not possible in a pipeline"),
         (of_pipeline("weights = \"w\""), 8, "pipeline[0].weights = \"w\": is not possible in a pipeline"),
@@ -218,7 +218,11 @@ fn every_refusal_names_field_value_and_limit() {
             5,
             "pipeline[0].name = \"pl ate\": must be 1..=64 letters",
         ),
-        (of_read("device = \"d\""), 22, "pipeline[0].stage[1].device = \"d\": is not possible in a pipeline"),
+        (
+            of_read("device = \"d\""),
+            22,
+            "pipeline[0].stage[1].device = \"d\": is said of the pipeline as a whole",
+        ),
         (of_read("variants = [\"digits-s\"]"), 22, "pipeline[0].stage[1].variants[0] = \"digits-s\""),
         (
             of_read("select = \"base\""),
@@ -242,7 +246,7 @@ fn every_refusal_names_field_value_and_limit() {
             "pipeline[0].stage[1].dispatch = \"full-or-latest\": is not possible",
         ),
         (of_read("background = false"), 22, "pipeline[0].stage[1].background = false: is not possible"),
-        (of_read("turn = 2"), 22, "pipeline[0].stage[1].turn = 2: is not possible in a pipeline"),
+        (of_read("turn = 2"), 22, "pipeline[0].stage[1].turn = 2: is said of the pipeline as a whole"),
         (
             of_read("deadline = \"1s\""),
             22,
