@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::joins::{DIAMOND, Whole};
-use super::pipelines::{METER, Read};
+use super::pipelines::{METER, Read, only_busy_is_suspended};
 use crate::harness::{
     DAEMON, Daemon, Deployment, Listener, alone, answers, best_effort, daemon_in_real_time, eventually, pause,
 };
 use rustix::process::{Signal, kill_process};
-use weir_client::{MissReason, Outcome, SafeModeCause};
+use weir_client::{MissReason, Outcome};
 
 /// A pipeline whose stages have workers of their own, on a device, beside a service that answers what it is asked.
 fn on_device(pipeline: &str) -> String {
@@ -113,20 +113,7 @@ fn results_beyond_the_fan_out_suspend_the_promise_of_their_stream_alone_on_a_dev
              arrivals = [{{ window = {{ count = 1, length = \"2s\" }} }}]\n"
         )
     });
-    let daemon = deployment(DAEMON, &format!("{METER}{}", streams.concat()), 10).serve();
-    let mut listener = Listener::new(&daemon);
-    let mut client = daemon.client();
-    let stream = client.register(&best_effort("meter", "busy")).expect("reserved");
-    let scores = [0.9, 0.6, 0.8, 0.7];
-    let outcome = client.infer(&stream, &scores).expect("an answer");
-    assert_eq!(Read::of(&stream, &outcome), Some(Read::expected(&scores, 3)), "the best three");
-    let told = listener.until_promised_anew("busy", 1);
-    let first = &told[0];
-    assert_eq!((first.cause, first.limit, first.seen), (SafeModeCause::FanOutExcess, 3, 4), "{first:?}");
-    let words = "fan-out-excess: a result of a source of stream busy became 4 requests of stage read, 3 were declared";
-    assert_eq!(first.text, words);
-    assert!(first.stream == "busy" && told.iter().all(|told| told.stream == "busy"), "{told:?}");
-    assert!(listener.changes().iter().all(|change| change.cause != SafeModeCause::FanOutExcess));
+    only_busy_is_suspended(&deployment(DAEMON, &format!("{METER}{}", streams.concat()), 10).serve());
 }
 
 #[test]

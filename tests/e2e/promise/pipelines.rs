@@ -155,8 +155,12 @@ fn results_beyond_the_fan_out_are_dropped_and_suspend_the_promise_of_their_strea
         constraints = [{ any-miss = { m = 1, k = 2 } }]
         arrivals = [{ window = { count = 2, length = "2s" } }]
     "#;
-    let daemon = meter(DAEMON, streams, 10).serve();
-    let mut listener = Listener::new(&daemon);
+    only_busy_is_suspended(&meter(DAEMON, streams, 10).serve());
+}
+
+/// A source of `busy` has more above the threshold than the fan-out lets through: that is told of its stream, and of no other.
+pub(super) fn only_busy_is_suspended(daemon: &Daemon) {
+    let mut listener = Listener::new(daemon);
     let mut client = daemon.client();
     let stream = client.register(&best_effort("meter", "busy")).expect("reserved");
     let scores = [0.9, 0.6, 0.8, 0.7];

@@ -1,6 +1,7 @@
 //! Tests of a plan as a whole: whoever cannot be planned is named, each of them, in one go.
 
 use super::*;
+use crate::models::running;
 use crate::profile::{Rule, Runs};
 use weir_engine::RunMode;
 
@@ -10,6 +11,19 @@ fn service(name: &str, deadline_ms: u64, more: &str) -> String {
         "[[service]]\nname = \"{name}\"\nengine = \"simulated\"\nguard = \"1ms\"\nhandover = \"0ms\"\ndeadline = \"{deadline_ms}ms\"\n\
          simulated = {{ times = [\"10ms\"], input = 1, output = 1 }}\nconstraints = [{{ row-miss = 0 }}]\n{more}"
     )
+}
+
+/// The plan of `config` where batches take just the times that are configured.
+pub(super) fn plan_as_stated(config: &Config) -> Result<Plan, PlanError> {
+    let (models, mut profile) = (resolve_models(config)?, Profile::new(Fingerprint::current()));
+    for runs in running(config, &models) {
+        let times = runs.config.model.simulated_times(0).unwrap_or_default();
+        let bounds: Vec<u64> = times.iter().map(|time| time.bound).collect();
+        let timed = runs.timed(&runs.specs[0]);
+        let entry = Entry::of_simulated(&runs.specs[0], &bounds);
+        profile.put(Entry { model: timed.name, sha256: timed.identity, ..entry });
+    }
+    Plan::of(config, models, &profile)
 }
 
 fn plan(services: &[String]) -> Result<Plan, PlanError> {

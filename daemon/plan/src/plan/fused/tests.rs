@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::config::Config;
-use crate::models::{resolve_models, running};
-use crate::plan::Plan;
-use crate::profile::Fingerprint;
+use crate::plan::tests::plan_as_stated;
 
 fn profile(ms: &[u64]) -> LatencyProfile {
     LatencyProfile::new(&ms.iter().map(|&ms| Span::from_millis(ms)).collect::<Vec<_>>()).expect("a profile")
@@ -62,22 +60,9 @@ fn config(read: &str, of_pipeline: &str) -> Config {
     Config::load(&path).expect("good")
 }
 
-/// The plan where batches take just the times that are configured.
-fn plan(config: &Config) -> Result<Plan, PlanError> {
-    let (models, mut profile) = (resolve_models(config)?, Profile::new(Fingerprint::current()));
-    for runs in running(config, &models) {
-        let times = runs.config.model.simulated_times(0).unwrap_or_default();
-        let bounds: Vec<u64> = times.iter().map(|time| time.bound).collect();
-        let timed = runs.timed(&runs.specs[0]);
-        let entry = Entry::of_simulated(&runs.specs[0], &bounds);
-        profile.put(Entry { model: timed.name, sha256: timed.identity, ..entry });
-    }
-    Plan::of(config, models, &profile)
-}
-
 #[test]
 fn a_batch_takes_what_all_that_its_sources_may_become_takes_and_one_handover() {
-    let plan = plan(&config("", "")).expect("a plan");
+    let plan = plan_as_stated(&config("", "")).expect("a plan");
     let plate = plan.services.iter().find(|service| service.config.name == "plate").expect("planned");
     let fused = plate.fused.as_ref().expect("on a device");
     assert!(plate.pipeline.is_none() && plate.shared_device() == Some("box"));
@@ -99,7 +84,7 @@ fn a_batch_takes_what_all_that_its_sources_may_become_takes_and_one_handover() {
 #[test]
 fn the_batch_of_a_later_stage_may_be_stated_and_that_of_the_first_is_the_promises() {
     let configured = config("batch = 1", "");
-    let one = plan(&configured).expect("a plan");
+    let one = plan_as_stated(&configured).expect("a plan");
     let plate = one.services.iter().find(|service| service.config.name == "plate").expect("planned");
     assert_eq!(plate.workers().profile.bound(1), Span::from_millis(5 + 1 + 3 * 4));
     assert_eq!(plate.fused.as_ref().expect("on a device").batch(1, 3), 1);
@@ -113,9 +98,9 @@ fn what_is_reserved_is_promised_beside_the_other_services_or_refused() {
              arrivals = [{{ periodic = {{ period = \"{ms}ms\" }} }}]"
         )
     };
-    let kept = plan(&config("", &stream(30))).expect("one in 30 ms");
+    let kept = plan_as_stated(&config("", &stream(30))).expect("one in 30 ms");
     assert!(kept.devices()[0].admission.binding.is_some());
     // Two workers serve two sources in 23 ms each at best.
-    let refused = plan(&config("", &stream(5))).expect_err("one in 5 ms").to_string();
+    let refused = plan_as_stated(&config("", &stream(5))).expect_err("one in 5 ms").to_string();
     assert!(refused.starts_with("device box: not every promise can be kept: "), "{refused}");
 }

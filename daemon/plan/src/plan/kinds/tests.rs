@@ -5,9 +5,8 @@ use rt_core::Density;
 use super::*;
 use crate::certificate::of_plan;
 use crate::config::Config;
-use crate::models::{resolve_models, running};
 use crate::plan::Plan;
-use crate::profile::Fingerprint;
+use crate::plan::tests::plan_as_stated;
 
 /// So many workers of each kind, and the milliseconds of their batches of 1, 2, …
 type Kinds<'a> = &'a [(usize, &'a [u64])];
@@ -25,19 +24,6 @@ fn config(kinds: Kinds<'_>, service: &str) -> Config {
         );
     }
     Config::parse(std::path::Path::new("weir.toml"), &text).expect("good")
-}
-
-/// Its plan where batches take just the times that are configured.
-fn plan(config: &Config) -> Result<Plan, PlanError> {
-    let (models, mut profile) = (resolve_models(config)?, Profile::new(Fingerprint::current()));
-    for runs in running(config, &models) {
-        let times = runs.config.model.simulated_times(0).unwrap_or_default();
-        let bounds: Vec<u64> = times.iter().map(|time| time.bound).collect();
-        let timed = runs.timed(&runs.specs[0]);
-        let entry = Entry::of_simulated(&runs.specs[0], &bounds);
-        profile.put(Entry { model: timed.name, sha256: timed.identity, ..entry });
-    }
-    Plan::of(config, models, &profile)
 }
 
 fn rate(plan: &Plan) -> f64 {
@@ -72,7 +58,7 @@ fn the_plan_is_the_best_of_all_choices_of_batches_and_the_largest_rate_of_theore
         &[(3, &[7, 8]), (1, &[1, 2, 3]), (1, &[5, 5, 5])],
     ];
     for kinds in drawn {
-        let plan = plan(&config(kinds, KEEPS)).expect("it can be promised");
+        let plan = plan_as_stated(&config(kinds, KEEPS)).expect("it can be promised");
         let service = &plan.services[0];
         let (period, _) = service.rate.as_ref().expect("constraints").spare.expect("room");
         let (density, jitter) = (service.rate.as_ref().expect("constraints").density, 3_000_000);
@@ -110,8 +96,8 @@ fn the_plan_is_the_best_of_all_choices_of_batches_and_the_largest_rate_of_theore
 #[test]
 fn a_kind_that_the_promise_would_be_better_without_is_named() {
     let quick = (2, &[4, 5, 6][..]);
-    let both = plan(&config(&[quick, (1, &[34, 35])], KEEPS)).expect("it can be promised");
-    let alone = plan(&config(&[quick], KEEPS)).expect("it can be promised");
+    let both = plan_as_stated(&config(&[quick, (1, &[34, 35])], KEEPS)).expect("it can be promised");
+    let alone = plan_as_stated(&config(&[quick], KEEPS)).expect("it can be promised");
     let kinds = &both.services[0].kinds;
     assert_eq!(
         both.services[0].slowest_kind().map(|kind| kind.runs.config.kind_name()),
@@ -122,13 +108,14 @@ fn a_kind_that_the_promise_would_be_better_without_is_named() {
     assert_eq!(kinds[0].without_per_s, None, "without the quick ones there is less");
     // With time enough each helps.
     let patient = KEEPS.replace("40ms", "400ms");
-    let both = plan(&config(&[quick, (1, &[34, 35])], &patient)).expect("it can be promised");
+    let both = plan_as_stated(&config(&[quick, (1, &[34, 35])], &patient)).expect("it can be promised");
     assert!(both.services[0].kinds.iter().all(|kind| kind.without_per_s.is_none()));
 }
 
 #[test]
 fn a_worker_is_of_the_kind_whose_number_it_has() {
-    let plan = plan(&config(&[(2, &[4]), (3, &[5]), (1, &[6])], KEEPS)).expect("it can be promised");
+    let plan =
+        plan_as_stated(&config(&[(2, &[4]), (3, &[5]), (1, &[6])], KEEPS)).expect("it can be promised");
     let service = &plan.services[0];
     let of = |worker| (service.kind_of(worker).expect("of a kind"), service.on_worker(worker).1);
     let all: Vec<_> = (0..service.worker_count()).map(of).collect();
@@ -140,12 +127,14 @@ fn a_worker_is_of_the_kind_whose_number_it_has() {
 
 #[test]
 fn what_cannot_be_promised_is_refused_with_the_times_of_both() {
-    let error =
-        plan(&config(&[(1, &[4]), (1, &[36])], KEEPS)).expect_err("4 + 36 ms are above 39").to_string();
+    let error = plan_as_stated(&config(&[(1, &[4]), (1, &[36])], KEEPS))
+        .expect_err("4 + 36 ms are above 39")
+        .to_string();
     assert!(error.contains("any_miss(1,4)") && error.contains("40.0 ms"), "{error}");
     assert!(error.ends_with("; without the workers of k1 it could be"), "{error}");
-    let error =
-        plan(&config(&[(1, &[4]), (1, &[41])], KEEPS)).expect_err("no batch of the slow one").to_string();
+    let error = plan_as_stated(&config(&[(1, &[4]), (1, &[41])], KEEPS))
+        .expect_err("no batch of the slow one")
+        .to_string();
     assert!(error.contains("P(1) = 41.0 ms leaves nothing"), "{error}");
 }
 
@@ -156,7 +145,7 @@ fn what_is_reserved_may_leave_no_room() {
     let full = "deadline = \"100ms\"\njitter = \"3ms\"\nconstraints = [{ any-miss = { m = 1, k = 4 } }]\n\
                 [[service.stream]]\nname = \"all\"\narrivals = [{ window = { count = 37, length = \"10s\" } }]";
     let kinds: Kinds<'_> = &[(1, &[3]), (1, &[24])];
-    let plan = plan(&config(kinds, full)).expect("what is reserved holds");
+    let plan = plan_as_stated(&config(kinds, full)).expect("what is reserved holds");
     assert!(plan.services[0].rate.as_ref().is_some_and(|rate| rate.spare.is_none()));
     assert!(plan.services[0].admission.as_ref().is_some_and(|admission| admission.binding.is_some()));
 }
@@ -181,7 +170,7 @@ fn a_climb_ends_where_no_kind_alone_betters_it() {
             .collect();
         let kinds: Vec<_> = times.iter().map(|times| (1 + next(2) as usize, &times[..])).collect();
         let config = config(&kinds, KEEPS);
-        let Ok(planned) = plan(&config) else { continue };
+        let Ok(planned) = plan_as_stated(&config) else { continue };
         let service = &planned.services[0];
         let sizes: Sizes = service
             .all_workers()

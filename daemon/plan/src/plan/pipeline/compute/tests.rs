@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::config::Config;
-use crate::models::{resolve_models, running};
-use crate::plan::Plan;
-use crate::profile::Fingerprint;
+use crate::plan::tests::plan_as_stated;
 
 /// A pipeline of these stages, each with its parent, fan-out, workers, 0 to state none, and times in milliseconds; `more` is of the
 /// pipeline.
@@ -35,15 +33,7 @@ fn config(more: &str, stages: &[(Option<usize>, u32, usize, &[u64])]) -> Config 
 
 /// Its plan where batches take just the times that are configured.
 fn plan(config: &Config) -> Result<ServicePlan, PlanError> {
-    let (models, mut profile) = (resolve_models(config)?, Profile::new(Fingerprint::current()));
-    for runs in running(config, &models) {
-        let times = runs.config.model.simulated_times(0).unwrap_or_default();
-        let bounds: Vec<u64> = times.iter().map(|time| time.bound).collect();
-        let timed = runs.timed(&runs.specs[0]);
-        let entry = Entry::of_simulated(&runs.specs[0], &bounds);
-        profile.put(Entry { model: timed.name, sha256: timed.identity, ..entry });
-    }
-    Plan::of(config, models, &profile).map(|mut plan| plan.services.remove(0))
+    plan_as_stated(config).map(|mut plan| plan.services.remove(0))
 }
 
 const PLATE: &str = "deadline = \"100ms\"\nguard = \"2ms\"\njitter = \"3ms\"\nconstraints = [{ any-miss = { m = 1, k = 5 } }]";
