@@ -6,7 +6,7 @@ use rt_core::sharing::{MAX_SERVICES, MAX_TURN, Rule};
 use rt_core::{MAX_WORKERS, Stalls};
 
 use super::check::{Check, Refused, all};
-use super::{HeldBy, RecordConfig, raw};
+use super::{RecordConfig, raw};
 
 /// Workers that services share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,11 +95,7 @@ impl Check<'_> {
             let record = self.record(&at, raw.record, raw.record_limit);
             let field = format!("{at}.stalls");
             let stalls = raw.stalls.as_ref().map(|stalls| self.stalls(&field, stalls)).transpose();
-            if raw.stalls.is_some_and(|stalls| stalls.by == HeldBy::Constraints) {
-                let reason =
-                    "constraints absorb stalls of a service with workers of its own: say \"deadline\"";
-                return Err(self.refuse(&format!("{field}.by"), "\"constraints\"", reason));
-            }
+            self.kept_by_deadline(&at, raw.stalls.as_ref())?;
             Ok(DeviceConfig {
                 name: named?,
                 workers: workers?,

@@ -10,7 +10,7 @@ use weir_engine::{EngineKind, Isolation};
 
 use super::check::{ABSENT, Check, Refused, all, shown};
 use super::service::{Beside, Promise, Runs};
-use super::{Candidates, HeldBy, ModelChoice, PlacementConfig, ServiceConfig, StageConfig, raw};
+use super::{Candidates, ModelChoice, PlacementConfig, ServiceConfig, StageConfig, raw};
 
 /// The most results of one source at a stage: its answer has room for so many.
 const MAX_RESULTS: u64 = 256;
@@ -49,7 +49,6 @@ impl Check<'_> {
         let refused = self.refused(at, raw.refused());
         let worth = self.worth(at, &raw);
         let stalls = self.kept_stalls(at, &raw);
-        // Said with its turn, its weight and what is the device's, even if it names none.
         let place = self.place(at, &raw.on_device(), beside.0);
         let device = raw.device.take().filter(|_| place.is_ok());
         let (name, mut promise) = (raw.name.clone(), raw.promise());
@@ -59,10 +58,6 @@ impl Check<'_> {
         let count = self.number(&format!("{at}.stage (how many)"), count, 1, MAX_STAGES as u64);
         let stages: Vec<String> = raw.stage.iter().map(|stage| stage.name.clone()).collect();
         let tree = self.tree(at, &raw.stage);
-        let record = match &device {
-            None => self.record(at, raw.record.take(), raw.record_limit),
-            Some(_) => Ok(None),
-        };
         let workers = raw.workers.filter(|_| matches!(worth, Ok(None)) && device.is_none());
         let open = self.open(at, workers, &mut raw.stage);
         let answers = self.answers(at, raw.answer.as_deref(), &stages, tree.as_deref().ok());
@@ -120,7 +115,7 @@ impl Check<'_> {
         stalls?;
         queue?;
         let ((tree, answers), (runs, promise)) = ((tree?, answers?), (runs?, promise?));
-        let ((record, workers), (worth, place)) = ((record?, open?), (worth?, place?));
+        let (workers, worth, place) = (open?, worth?, place?);
         let placement = placement.ok().and_then(Option::as_ref);
         let stage = |(((name, at, runs, adapter, candidates), branch), answers): ((Run, _), _)| {
             let Branch { after, fan_out, mean, .. } = branch;
@@ -139,13 +134,12 @@ impl Check<'_> {
             on_one_worker(&mut stages);
         }
         let first = stages.first().ok_or(Refused)?.runs.clone();
-        let record = record.or(place.record);
         // What is chosen is said of each stage.
         Ok(ServiceConfig {
             name,
             at: at.to_owned(),
             share: place.share,
-            record,
+            record: place.record,
             stages,
             candidates: None,
             ..first
@@ -154,12 +148,8 @@ impl Check<'_> {
 
     /// What stalls may take is kept back of the deadline of a pipeline, and nobody has asked what that leaves to models that are chosen.
     fn kept_stalls(&self, at: &str, raw: &raw::Pipeline) -> Result<(), Refused> {
-        let Some(stalls) = &raw.stalls else { return Ok(()) };
-        if stalls.by == HeldBy::Constraints {
-            let reason = "constraints absorb stalls of a service with workers of its own: say \"deadline\"";
-            return Err(self.refuse(&format!("{at}.stalls.by"), "\"constraints\"", reason));
-        }
-        if raw.stage.iter().any(raw::Stage::has_candidates) {
+        self.kept_by_deadline(at, raw.stalls.as_ref())?;
+        if raw.stalls.is_some() && raw.stage.iter().any(raw::Stage::has_candidates) {
             let reason = "is not possible where `weir place` chooses the models of stages: remove it";
             return Err(self.refuse(&format!("{at}.stalls"), "(present)", reason));
         }

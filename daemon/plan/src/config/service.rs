@@ -283,6 +283,15 @@ impl Check<'_> {
             .map_err(|error| self.refuse(&format!("{at}.of"), &raw.length, error))
     }
 
+    /// Stalls of what constraints absorb none of.
+    pub(super) fn kept_by_deadline(&self, at: &str, stalls: Option<&raw::Stalls>) -> Result<(), Refused> {
+        if stalls.is_some_and(|stalls| stalls.by == HeldBy::Constraints) {
+            let reason = "constraints absorb stalls of a service with workers of its own: say \"deadline\"";
+            return Err(self.refuse(&format!("{at}.stalls.by"), "\"constraints\"", reason));
+        }
+        Ok(())
+    }
+
     fn probability(&self, field: &str, value: f64) -> Result<f64, Refused> {
         if (0.5..=0.999).contains(&value) {
             return Ok(value);

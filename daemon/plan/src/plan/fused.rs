@@ -6,8 +6,7 @@
 use rt_core::{BatchTime, LatencyProfile, Span, System, Workers};
 
 use super::device::Part;
-use super::variants::times_of;
-use super::{PlanError, ServicePlan, StagePlan, VariantPlan, sizes_of, stage_entries};
+use super::{PlanError, ServicePlan, StagePlan, VariantPlan, sizes_of, stage_entries, stage_sizes};
 use crate::config::ServiceConfig;
 use crate::models::{Reply, adapters, reply};
 use crate::profile::{Entry, Profile};
@@ -88,25 +87,15 @@ impl Cuts {
 
 impl<'a> Times<'a> {
     fn new(config: &ServiceConfig, specs: &[ModelSpec], profile: &'a Profile) -> Result<Self, PlanError> {
-        let entries: Vec<_> =
-            stage_entries(config, specs, profile)?.into_iter().map(|variants| variants[0]).collect();
+        let entries = stage_entries(config, specs, profile)?;
+        let sizes = stage_sizes(config, &entries)?;
         let (most, means) = (config.most(), config.means());
-        let (mut stages, mut cuts) = (Vec::<LatencyProfile>::new(), Vec::new());
-        for (i, (stage, &entry)) in config.stages.iter().zip(&entries).enumerate() {
-            let times = times_of(&stage.runs, entry)?;
-            let (service, profiled) = (format!("{}/{}", config.name, stage.runs.name), times.max_batch());
-            if let Some(batch) = stage.runs.batch.filter(|&batch| batch > profiled) {
-                return Err(PlanError::Batch { service, batch, profiled });
-            }
-            cuts.push(match stages.first() {
-                None => Cuts::undivided(&times),
-                Some(first) => {
-                    let largest = stage.runs.batch.unwrap_or(profiled);
-                    Cuts::new(&times, largest, most[i] * LatencyProfile::max_batch(first))
-                }
-            });
-            stages.push(times);
-        }
+        let stages: Vec<_> = sizes.iter().map(|sizes| sizes[0].profile.clone()).collect();
+        let cut = |(i, sizes): (usize, &Vec<Workers>)| match i {
+            0 => Cuts::undivided(&stages[0]),
+            _ => Cuts::new(&stages[i], sizes[sizes.len() - 1].batch, most[i] * stages[0].max_batch()),
+        };
+        let cuts: Vec<_> = sizes.iter().enumerate().map(cut).collect();
         let whole = |sources: usize| {
             let all = || cuts.iter().zip(&most).zip(&means);
             let none = BatchTime::at_most(Span::ZERO);
@@ -119,13 +108,13 @@ impl<'a> Times<'a> {
                 }
             })
         };
-        let sizes: Vec<_> = (1..=stages[0].max_batch()).map(whole).collect();
-        let whole = LatencyProfile::expected(&sizes).map_err(|source| PlanError::Times {
+        let times: Vec<_> = (1..=stages[0].max_batch()).map(whole).collect();
+        let whole = LatencyProfile::expected(&times).map_err(|source| PlanError::Times {
             service: config.name.clone(),
             model: "all stages".to_owned(),
             source,
         })?;
-        Ok(Self { entries, stages, cuts, whole })
+        Ok(Self { entries: entries.into_iter().map(|variants| variants[0]).collect(), stages, cuts, whole })
     }
 }
 
@@ -157,8 +146,7 @@ impl ServicePlan {
         let mut stages = Vec::new();
         for (i, ways) in adapters(config, specs)?.into_iter().enumerate() {
             let stage = config.stages[i].clone();
-            let all = (most[i] * workers.batch).min(cuts[i].first.len() - 1);
-            let batch = (0..=all).map(|requests| cuts[i].first[requests]).max().unwrap_or(1);
+            let batch = cuts[i].first[..=most[i] * workers.batch].iter().copied().max().unwrap_or(1);
             let own = Workers { count: workers.count, batch, profile: times[i].clone() };
             let runs = Self::unpromised(&stage.runs, vec![(specs[i].clone(), entries[i])], own)?;
             stages.push(StagePlan { config: stage, runs, ways, most: most[i] });

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rt_core::{Instant, MAX_BATCH, Ran, Span, WorkerId};
 
+use super::guarded::Held;
 use super::stage::Scratch;
 use super::staged::Found;
 use super::worker::Part;
@@ -162,15 +163,7 @@ impl Executor {
             }
             Ended::Failed => Ran::Failed(took),
         };
-        service.with_scheduler(effects, |s, now| {
-            service.record_end(now, id);
-            // Of a service nothing goes on to a next stage.
-            s.handle_completion(now, id, ran, (parts, &Found::default()));
-            if leave {
-                s.handle_worker_lost(now, id);
-            }
-        });
-        leave
+        end(service, (id, ran), parts, (effects, leave), |_, _| {})
     }
 
     /// Why it is lost, if what computes elsewhere has gone.
@@ -213,6 +206,26 @@ pub(super) fn run_caught(
         }
     };
     (ended, took)
+}
+
+/// Tells the scheduler how a batch has ended of which nothing goes on to another stage, behind what else `tell` tells. If the worker is to
+/// `leave`, it is lost to all from then on; true if so.
+pub(super) fn end(
+    service: &Service,
+    (id, ran): (WorkerId, Ran),
+    parts: &[Part],
+    (effects, leave): (&mut Effects, bool),
+    tell: impl FnOnce(&mut Held<'_>, Instant),
+) -> bool {
+    service.with_scheduler(effects, |scheduler, now| {
+        service.record_end(now, id);
+        tell(scheduler, now);
+        scheduler.handle_completion(now, id, ran, (parts, &Found::default()));
+        if leave {
+            scheduler.handle_worker_lost(now, id);
+        }
+    });
+    leave
 }
 
 /// A server that has changed since it was planned for is another one, of which nothing was measured.

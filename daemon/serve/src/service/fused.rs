@@ -6,9 +6,8 @@ use heapless::Vec as Few;
 use rt_core::{Instant, MAX_BATCH, Ran, Span, WorkerId};
 use tracing::trace;
 
-use super::executor::{Ended, Executor, run_caught};
+use super::executor::{Ended, Executor, end, run_caught};
 use super::stage::{Scratch, lay};
-use super::staged::Found;
 use super::worker::Part;
 use super::{Effects, REQUEST, Service};
 use weir_engine::Runner;
@@ -59,20 +58,14 @@ impl Executor {
             }
             Ended::Failed => Ran::Failed(took),
         };
-        service.with_scheduler(effects, |scheduler, now| {
-            service.record_end(now, id);
+        end(service, (id, ran), parts, (effects, leave), |scheduler, now| {
             for &(place, stage, seen) in &excesses {
                 let limit = fused.stages[stage].config.fan_out;
                 if let Some(stream) = scheduler.batch(id).get(place).map(|source| source.stream) {
                     scheduler.fanned_out(now, stream, stage, (limit.into(), seen.into()));
                 }
             }
-            scheduler.handle_completion(now, id, ran, (parts, &Found::default()));
-            if leave {
-                scheduler.handle_worker_lost(now, id);
-            }
-        });
-        leave
+        })
     }
 }
 

@@ -238,19 +238,17 @@ impl Pipeline {
         never.chain(said(of_stages, OF_STAGES))
     }
 
-    /// What it says of the device that it names, if it names one, as a service would.
+    /// What it says of what it runs on, as a service would; without a device each stage says how many workers it has.
     pub(in crate::config) fn on_device(&self) -> Service {
-        let (device, turn, weight) = (self.device.clone(), self.turn, self.weight);
-        let of_device = Service { device, turn, weight, ..Service::default() };
-        if of_device.device.is_none() {
-            return of_device;
-        }
         Service {
-            workers: self.workers.map(super::Staff::Count),
+            device: self.device.clone(),
+            turn: self.turn,
+            weight: self.weight,
+            workers: self.workers.filter(|_| self.device.is_some()).map(super::Staff::Count),
             stalls: self.stalls.clone(),
             record: self.record.clone(),
             record_limit: self.record_limit,
-            ..of_device
+            ..Service::default()
         }
     }
 
