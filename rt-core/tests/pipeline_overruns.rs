@@ -12,7 +12,7 @@ use harness::choices::exhaust;
 use harness::{Dice, instances};
 use oracle::Bound;
 use rt_core::{StreamId, StreamSpec};
-use stages::draw::{Bursts, bound, drawn_by, harshly, tree_or_graph, two_stages};
+use stages::draw::{Bursts, bound, drawn_by, harshly, send_and_change, tree_or_graph, two_stages};
 use stages::{Line, at, config, ns};
 
 /// Every way in which sources may come in so many ticks within the declaration, and one that nothing is promised for in each, where
@@ -130,17 +130,7 @@ fn who_comes_waits_until_no_more_was_run_over_than_is_left_then() {
                 }
                 joined = joined.max(there.len());
             }
-            for (id, bursts) in &mut there {
-                (0..bursts.next(tick, &mut dice, 8)).for_each(|_| _ = line.arrive(*id));
-            }
-            if !there.is_empty() && dice.within(0, 9) == 0 {
-                let which = dice.within(0, there.len() as u64 - 1) as usize;
-                if dice.within(0, 1) == 0 {
-                    there[which].0 = line.restart(there[which].0);
-                } else {
-                    line.remove(there.swap_remove(which).0);
-                }
-            }
+            send_and_change(&mut line, &mut there, (tick, 9), &mut dice);
         }
         line.drain();
         assert!(line.missed().is_empty(), "seed {seed}, {small:?} within {deadline}: {:?}", line.missed()[0]);

@@ -14,7 +14,7 @@ use oracle::Bound;
 use oracle::pipeline::{Pipeline, Stalls as Lost};
 use rt_core::pipeline::{PipelineConfig, PipelineError};
 use rt_core::{Cause, MAX_SPAN, SafeModeConfig, Stalls, StreamId, StreamSpec};
-use stages::draw::{Bursts, Draw, drawn_by, harshly, tree_or_graph};
+use stages::draw::{Bursts, Draw, drawn_by, harshly, send_and_change, tree_or_graph};
 use stages::{Line, at, config, ns};
 
 /// A configuration whose promise to these streams holds through so many stalls of such a length, in the least window, and leaves
@@ -292,17 +292,7 @@ fn who_comes_and_goes_beside_stalls_breaks_no_promise() {
                 }
                 joined = joined.max(there.len());
             }
-            for (id, bursts) in &mut there {
-                (0..bursts.next(tick, &mut dice, 8)).for_each(|_| _ = line.arrive(*id));
-            }
-            if !there.is_empty() && dice.within(0, 15) == 0 {
-                let which = dice.within(0, there.len() as u64 - 1) as usize;
-                if dice.within(0, 1) == 0 {
-                    there[which].0 = line.restart(there[which].0);
-                } else {
-                    line.remove(there.swap_remove(which).0);
-                }
-            }
+            send_and_change(&mut line, &mut there, (tick, 15), &mut dice);
         }
         line.drain();
         assert!(

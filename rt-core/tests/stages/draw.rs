@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use rt_core::StreamSpec;
+use rt_core::{StreamId, StreamSpec};
 
 use super::{Line, config};
 use crate::harness::Dice;
@@ -67,6 +67,26 @@ impl Bursts {
         };
         self.recent.extend(std::iter::repeat_n(now, come as usize));
         come
+    }
+}
+
+/// Each of those who are `there` sends what comes of it now; then, seldom, one of them begins anew or leaves.
+pub(crate) fn send_and_change(
+    line: &mut Line,
+    there: &mut Vec<(StreamId, Bursts)>,
+    (now, seldom): (u64, u64),
+    dice: &mut Dice,
+) {
+    for (id, bursts) in &mut *there {
+        (0..bursts.next(now, dice, 8)).for_each(|_| _ = line.arrive(*id));
+    }
+    if !there.is_empty() && dice.within(0, seldom) == 0 {
+        let which = dice.within(0, there.len() as u64 - 1) as usize;
+        if dice.within(0, 1) == 0 {
+            there[which].0 = line.restart(there[which].0);
+        } else {
+            line.remove(there.swap_remove(which).0);
+        }
     }
 }
 
