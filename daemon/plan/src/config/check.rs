@@ -213,6 +213,11 @@ impl<'a> Check<'a> {
         names.map(|names| all(names.iter().enumerate().map(id))).transpose()
     }
 
+    /// Whether a field stands in the file and was left out, so that nothing can be said of what depends on it.
+    pub(super) fn lacks(&self, field: &str) -> bool {
+        self.tree.lacks(field)
+    }
+
     /// Notes that a field has a value which is not allowed; behind its name may stand what of it is meant. What is wrong itself, and
     /// has been noted as such, is not missing as well, nor are there too few of it.
     pub(super) fn refuse(&self, field: &str, value: &str, reason: impl Display) -> Refused {

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::check::{Check, Refused, all};
+use super::raw::FilePath;
 use super::{DaemonConfig, DeviceConfig, ListenAddress, RecordConfig, ServiceConfig};
 
 /// How a recording begins, before `service` or `device` and its name.
@@ -27,7 +28,7 @@ impl Check<'_> {
     pub(super) fn record(
         &self,
         at: &str,
-        path: Option<PathBuf>,
+        path: Option<FilePath>,
         limit: Option<u64>,
     ) -> Result<Option<RecordConfig>, Refused> {
         let most = MAX_RECORDED;

@@ -168,7 +168,7 @@ impl Check<'_> {
     /// An address to listen at, if one is given.
     fn listen(&self, field: &str, raw: Option<&str>) -> Result<Option<ListenAddress>, Refused> {
         let Some(raw) = raw else { return Ok(None) };
-        if let Some(path) = raw.strip_prefix("unix:") {
+        if let Some(path) = raw.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             let path = self.resolve(Path::new(path));
             // As for `daemon.socket`.
             let field = format!("{field} (length in bytes)");

@@ -130,7 +130,7 @@ impl Check<'_> {
         at: &str,
         (engine, model, variants): (EngineKind, Option<String>, Vec<String>),
         simulated: Option<raw::Simulated>,
-        (select, weights): (Option<raw::Select>, Option<PathBuf>),
+        (select, weights): (Option<raw::Select>, Option<raw::FilePath>),
     ) -> Result<(ModelChoice, Select), Refused> {
         let refuse =
             |name: &str, value: &str, reason: &str| self.refuse(&format!("{at}.{name}"), value, reason);

@@ -224,7 +224,7 @@ impl Check<'_> {
             if stage.join && mean != 1.0 {
                 return Err(self.refuse(&field("mean"), &mean.to_string(), ONCE));
             }
-            if !(0.0..=fan_out as f64).contains(&mean) {
+            if !self.lacks(&field("fan-out")) && !(0.0..=fan_out as f64).contains(&mean) {
                 let reason = format!("must be in 0..={fan_out}, as fan-out says");
                 return Err(self.refuse(&field("mean"), &mean.to_string(), reason));
             }

@@ -1,17 +1,23 @@
 //! The configuration file as written: every field with its default, nothing checked yet.
 
 mod classes;
+mod daemon;
 mod kinds;
+mod model;
+mod path;
 mod pipeline;
 mod placement;
-
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::{HeldBy, Optimise};
 pub(super) use classes::RequestClass;
+pub(super) use daemon::{Daemon, Oip, SafeMode, ServerTls};
 pub(super) use kinds::{Kind, Staff};
+pub(super) use model::{
+    ClientTls, Gpu, Remote, Select, Simulated, SimulatedTime, SimulatedVariant, Spread, Urls,
+};
+pub(super) use path::FilePath;
 pub(super) use pipeline::{Pipeline, Stage};
 pub(super) use placement::{Class, Placement, SimulatedCandidate};
 use weir_engine::{Backend, EngineKind, Isolation};
@@ -52,7 +58,7 @@ pub(super) struct Device {
     #[serde(default = "four_gib")]
     pub(super) max_memory: u64,
     pub(super) stalls: Option<Stalls>,
-    pub(super) record: Option<PathBuf>,
+    pub(super) record: Option<FilePath>,
     pub(super) record_limit: Option<u64>,
 }
 
@@ -81,108 +87,6 @@ pub(super) enum Rule {
     Auto,
     Deadline,
     Turns,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct Daemon {
-    pub(super) socket: PathBuf,
-    pub(super) socket_mode: String,
-    pub(super) models: Option<PathBuf>,
-    pub(super) profile: PathBuf,
-    pub(super) onnxruntime: Option<PathBuf>,
-    pub(super) max_model: u64,
-    pub(super) certificate: Option<PathBuf>,
-    pub(super) max_clients: u64,
-    pub(super) client_streams: u64,
-    pub(super) client_requests: u64,
-    pub(super) client_questions: u64,
-    pub(super) max_frame: u64,
-    pub(super) max_pending: u64,
-    pub(super) max_arena: u64,
-    pub(super) realtime: bool,
-    pub(super) allow_users: Option<Vec<String>>,
-    pub(super) allow_groups: Option<Vec<String>>,
-    pub(super) bus: String,
-    pub(super) metrics: Option<String>,
-    pub(super) oip: Oip,
-}
-
-impl Default for Daemon {
-    fn default() -> Self {
-        Self {
-            socket: "/run/weir/weir.sock".into(),
-            socket_mode: "0660".into(),
-            models: None,
-            profile: "/var/lib/weir/profile.json".into(),
-            onnxruntime: None,
-            max_model: Backend::MAX_MODEL,
-            certificate: None,
-            max_clients: 64,
-            client_streams: 16,
-            client_requests: 1024,
-            client_questions: 1000,
-            max_frame: 4 << 20,
-            max_pending: 1 << 20,
-            max_arena: 16 << 20,
-            realtime: true,
-            allow_users: None,
-            allow_groups: None,
-            bus: "system".into(),
-            metrics: None,
-            oip: Oip::default(),
-        }
-    }
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct Oip {
-    pub(super) http: Option<String>,
-    pub(super) grpc: Option<String>,
-    pub(super) tls: Option<ServerTls>,
-    pub(super) ready_in_safe_mode: bool,
-}
-
-/// What is shown at ports, and who may connect there.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct ServerTls {
-    pub(super) certificate: PathBuf,
-    pub(super) key: PathBuf,
-    pub(super) client_ca: Option<PathBuf>,
-    pub(super) revoked: Option<PathBuf>,
-    #[serde(default)]
-    pub(super) allow_clients: Vec<String>,
-}
-
-impl Default for Oip {
-    fn default() -> Self {
-        Self { http: None, grpc: None, tls: None, ready_in_safe_mode: true }
-    }
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct SafeMode {
-    pub(super) hold: String,
-    pub(super) clean: String,
-    pub(super) latch: bool,
-    /// A program and its arguments; empty runs none.
-    pub(super) hook: Vec<String>,
-    pub(super) hook_limit: String,
-}
-
-impl Default for SafeMode {
-    fn default() -> Self {
-        Self {
-            hold: "1s".into(),
-            clean: "1s".into(),
-            latch: false,
-            hook: Vec::new(),
-            hook_limit: "5s".into(),
-        }
-    }
 }
 
 /// What becomes of requests that nothing is promised for and that cannot all be answered.
@@ -214,7 +118,7 @@ pub(super) struct Service {
     pub(super) classes: Option<Vec<String>>,
     pub(super) select: Option<Select>,
     /// Of the network, where one selects.
-    pub(super) weights: Option<PathBuf>,
+    pub(super) weights: Option<FilePath>,
     pub(super) simulated: Option<Simulated>,
     pub(super) deadline: Option<String>,
     pub(super) guard: String,
@@ -236,7 +140,7 @@ pub(super) struct Service {
     /// Weaker ones, from the strongest to the weakest.
     pub(super) degraded: Vec<Vec<Constraint>>,
     pub(super) jitter: String,
-    pub(super) record: Option<PathBuf>,
+    pub(super) record: Option<FilePath>,
     pub(super) record_limit: Option<u64>,
     /// Of its requests.
     pub(super) class: Vec<RequestClass>,
@@ -311,118 +215,6 @@ pub(super) enum Dispatch {
     FullOrLatest,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Simulated {
-    /// `times[b-1]`: how long a batch of `b` is waited out.
-    #[serde(default)]
-    pub(super) times: Vec<SimulatedTime>,
-    pub(super) name: Option<String>,
-    pub(super) accuracy: Option<f64>,
-    #[serde(default)]
-    pub(super) variants: Vec<SimulatedVariant>,
-    /// Those among which `weir place` chooses.
-    #[serde(default)]
-    pub(super) models: Vec<SimulatedCandidate>,
-    /// Values in and out of one request.
-    #[serde(default = "default_values")]
-    pub(super) input: u64,
-    #[serde(default = "default_values")]
-    pub(super) output: u64,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct SimulatedVariant {
-    pub(super) times: Vec<SimulatedTime>,
-    pub(super) name: Option<String>,
-    pub(super) accuracy: f64,
-}
-
-/// One time for every batch of a size, or what they take at most, within 0.9 and on average.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "must be a time in quotes, or { bound = \"…\", likely = \"…\", mean = \"…\" }")]
-pub(super) enum SimulatedTime {
-    Always(String),
-    Spread(Spread),
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Spread {
-    pub(super) bound: String,
-    pub(super) likely: String,
-    pub(super) mean: String,
-}
-
-/// The GPU of all workers, or of each in turn, by number.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged, expecting = "must be the number of a GPU, from 0, or a list of numbers")]
-pub(super) enum Gpu {
-    One(u64),
-    Each(Vec<u64>),
-}
-
-/// Servers that compute.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Remote {
-    pub(super) url: Urls,
-    /// What they call the model.
-    pub(super) model: Option<String>,
-    pub(super) version: Option<String>,
-    pub(super) stream: Option<String>,
-    #[serde(default = "one_second")]
-    pub(super) timeout: String,
-    /// Whom to trust, where the scheme is "https".
-    pub(super) tls: Option<ClientTls>,
-    /// Whether they may be on other machines without TLS.
-    #[serde(default)]
-    pub(super) plaintext: bool,
-}
-
-/// Whom to trust, and what to show.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct ClientTls {
-    pub(super) ca: PathBuf,
-    pub(super) certificate: Option<PathBuf>,
-    pub(super) key: Option<PathBuf>,
-}
-
-/// Where the server of all workers is, or of each in turn.
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "must be a URL in quotes, or a list of URLs")]
-pub(super) enum Urls {
-    One(String),
-    Each(Vec<String>),
-}
-
-impl Urls {
-    pub(super) fn count(&self) -> u64 {
-        match self {
-            Self::One(_) => 1,
-            Self::Each(urls) => urls.len() as u64,
-        }
-    }
-}
-
-/// Who says which variant answers.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) enum Select {
-    Accurate,
-    Base,
-    /// Tables that are planned while serving.
-    Planned,
-    /// A file of tables.
-    Table(PathBuf),
-    /// A network that was trained, of the file `weights`.
-    Learned,
-    /// Whoever is worth most in simulation.
-    Auto,
-}
-
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Stream {
@@ -475,14 +267,6 @@ pub(super) enum Arrival {
     },
 }
 
-fn one_second() -> String {
-    "1s".into()
-}
-
 fn zero() -> String {
     "0s".into()
-}
-
-fn default_values() -> u64 {
-    64
 }

@@ -354,3 +354,12 @@ fn all_that_is_wrong_is_told_at_once() {
     ];
     assert_eq!(fields, expected);
 }
+
+#[test]
+fn nothing_is_said_of_a_mean_whose_fan_out_is_of_another_type() {
+    let Err(ConfigError::Wrong { problems, .. }) = parse(&with("fan-out = 4", "fan-out = \"4\"")) else {
+        panic!("must be refused")
+    };
+    let [(_, told)] = &*problems else { panic!("{problems:?}") };
+    assert!(told.starts_with("pipeline[0].stage[1].fan-out: must be a whole number"), "{told}");
+}

@@ -1,13 +1,11 @@
 //! A pipeline and its stages as they are written.
 
-use std::path::PathBuf;
-
 use serde::Deserialize;
 use toml::Value;
 use weir_engine::adapter::AdapterConfig;
 use weir_engine::{EngineKind, Isolation};
 
-use super::{Constraint, Gpu, Service, Simulated, Stalls, Stream};
+use super::{Constraint, FilePath, Gpu, Service, Simulated, Stalls, Stream};
 
 /// Stages that feed one another.
 #[derive(Debug, Deserialize)]
@@ -36,7 +34,7 @@ pub(in crate::config) struct Pipeline {
     pub(in crate::config) device: Option<Value>,
     turn: Option<u64>,
     weight: Option<f64>,
-    pub(in crate::config) record: Option<PathBuf>,
+    pub(in crate::config) record: Option<FilePath>,
     pub(in crate::config) record_limit: Option<u64>,
     // What services have, to be told what becomes of it here.
     background: Option<Value>,
