@@ -14,13 +14,11 @@ use super::{HeldBy, Optimise};
 pub(super) use classes::RequestClass;
 pub(super) use daemon::{Daemon, Oip, SafeMode, ServerTls};
 pub(super) use kinds::{Kind, Staff};
-pub(super) use model::{
-    ClientTls, Gpu, Remote, Select, Simulated, SimulatedTime, SimulatedVariant, Spread, Urls,
-};
+pub(super) use model::{ClientTls, Gpu, Remote, Select, Simulated, SimulatedTime, Spread, Urls};
 pub(super) use path::FilePath;
 pub(super) use pipeline::{Pipeline, Stage};
 pub(super) use placement::{Class, Placement, SimulatedCandidate};
-use weir_engine::{Backend, EngineKind, Isolation};
+use weir_engine::{EngineKind, Isolation};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

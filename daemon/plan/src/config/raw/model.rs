@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::FilePath;
+use super::{FilePath, SimulatedCandidate};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
