@@ -427,7 +427,7 @@ fn a_value_of_another_kind_is_told_once_with_its_field_and_in_words_of_the_file(
         ("queue = []", &format!("queue: {whole} a list")),
         ("weights = 5", "weights: must be a path in quotes, not 5"),
         ("record = \"\"", "record: must name a file, not \"\""),
-        ("select = { table = \"\" }", "select.table: must name a file, not \"\""),
+        ("select = { table = \"\" }", "select: must name a file, not \"\""),
         ("variants = \"m\"", "variants: must be a list, not \"m\""),
         ("background = \"no\"", "background: must be true or false, not \"no\""),
         ("probability = \"half\"", "probability: must be a number, not \"half\""),
