@@ -128,7 +128,8 @@ impl PipelineScheduler {
             self.first.shed_before(now, self.likely_reach(now));
         }
         let background = self.first.first_mandatory() == NEVER;
-        if self.first.waiting() == 0 || self.first.take_turn(now, worker, background).is_none() {
+        let turn = (background, self.overrun_margin());
+        if self.first.waiting() == 0 || self.first.take_turn(now, worker, turn).is_none() {
             return false;
         }
         let mut place = 0;
