@@ -173,7 +173,8 @@ fn stands(count: usize, seed: u64, of: impl Fn(&mut Dice) -> (u8, bool, u64)) {
         for _ in 0..instances(count) {
             let (late, churn, overruns) = of(&mut dice);
             let (shared, margin) = admitted(&mut dice, turns, late);
-            let run = play(&shared, margin, &mut dice, Trouble { churn, overruns, beyond: 0, late, wild: false });
+            let run =
+                play(&shared, margin, &mut dice, Trouble { churn, overruns, beyond: 0, late, wild: false });
             assert!(run.missed.is_empty(), "{:?} missed, margin {margin}: {shared:?}", run.missed);
             assert!(run.causes.is_empty(), "{:?}, margin {margin}: {shared:?}", run.causes);
             served += run.served.iter().sum::<usize>();
@@ -240,7 +241,8 @@ fn through_stalls_nothing_is_missed_whoever_comes_and_goes() {
             let (late, churn) = (dice.within(0, 2) as u8, dice.within(0, 2) > 0);
             let overruns = if dice.within(0, 2) == 0 { dice.within(2, 30) } else { 0 };
             let (shared, margin) = stalling(&mut dice, turns, late);
-            let run = play(&shared, margin, &mut dice, Trouble { churn, overruns, beyond: 0, late, wild: false });
+            let run =
+                play(&shared, margin, &mut dice, Trouble { churn, overruns, beyond: 0, late, wild: false });
             assert!(
                 run.missed.is_empty(),
                 "{:?} missed, margin {margin}, {:?}: {shared:?}",
