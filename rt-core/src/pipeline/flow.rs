@@ -185,7 +185,9 @@ impl PipelineScheduler {
             if !self.calm.is_next(stage, self.pipeline.stages[stage].parents) {
                 continue;
             }
-            if self.waiting_mandatory(stage) == 0 && self.pool(stage).is_prompt(now) {
+            if self.waiting_mandatory(stage) == 0
+                && self.pool(stage).is_prompt(now, self.first.most_stalled())
+            {
                 let busy = self.pool(stage).busy();
                 self.calm.note(stage, busy);
             }
