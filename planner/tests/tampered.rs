@@ -255,7 +255,7 @@ fn places(at: &str, value: &Value, all: &mut Vec<String>) {
     all.push(at.to_owned());
     match value {
         Value::Object(fields) => {
-            fields.iter().for_each(|(key, value)| places(&format!("{at}/{key}"), value, all))
+            fields.iter().for_each(|(key, value)| places(&format!("{at}/{key}"), value, all));
         }
         Value::Array(entries) => {
             entries.iter().enumerate().for_each(|(i, value)| places(&format!("{at}/{i}"), value, all));

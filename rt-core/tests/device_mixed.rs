@@ -134,9 +134,13 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
                 continue;
             };
             let bounds = client.spec.arrivals().expect("declared").bounds();
-            if trouble.churn && dice.within(0, 50) == 0 {
+            let change = if trouble.churn { dice.within(0, 50) } else { 50 };
+            if change == 0 {
                 run.remove(client.service, id);
                 client.id = None;
+            } else if change == 1 {
+                // What is sent and not read is the next one's.
+                client.id = Some(run.restart(client.service, id));
             } else if dice.within(0, 3) >= greedy && earliest(&client.history, bounds, now) == now
                 || trouble.wild && k == 0 && dice.within(0, wildness) == 0
             {

@@ -31,6 +31,13 @@ impl Run {
         self.settle();
     }
 
+    /// Another client has the stream: its number from now on.
+    pub(crate) fn restart(&mut self, service: usize, stream: StreamId) -> StreamId {
+        let fresh = self.device.service_mut(service).restart_stream(stream).expect("a known stream");
+        self.settle();
+        fresh
+    }
+
     /// A request comes now.
     pub(crate) fn arrive(&mut self, service: usize, stream: StreamId) {
         self.arrive_sent(service, stream, self.now);
