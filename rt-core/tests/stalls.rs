@@ -299,7 +299,7 @@ fn who_comes_waits_for_what_a_stall_may_have_taken_of_a_long_batch() {
         match scheduler.poll(at(now)) {
             Action::Event(event) => panic!("{event:?}"),
             Action::Resolve(resolution) => {
-                assert!(!resolution.request.mandatory || resolution.outcome == Outcome::Served)
+                assert!(!resolution.request.mandatory || resolution.outcome == Outcome::Served);
             }
             Action::Start { .. } => {}
             Action::WakeAt(_) => break,
