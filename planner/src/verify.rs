@@ -94,6 +94,9 @@ pub fn verify(certificate: &Certificate) -> Result<Verified, VerifyError> {
 fn check(claim: &Claim, verified: &mut Verified) -> Result<(), VerifyError> {
     let (system, unit) = (System::read(&claim.problem)?, claim.problem.unit);
     levels::check(&claim.problem.streams, unit)?;
+    if !system.background || system.absorbed.is_some() {
+        levels::absent(&claim.problem.streams)?;
+    }
     if let Some(service) = &claim.service {
         same("service.kinds", &service.kinds.len().max(1), &system.kinds.len())?;
     }

@@ -292,11 +292,17 @@ impl Stream {
 
     /// Goes on with another declaration and other constraints, while none of its requests waits or runs: the same number and
     /// counts, its word and what is known of its outcomes where they are, a suspension too. Its arrivals are held against
-    /// another declaration from now on. What it had before is put in `self`'s place. Allocates.
+    /// another declaration from now on. At a weaker level less had to be served: there its word begins anew, as where it climbs.
+    /// What it had before is put in `self`'s place. Allocates.
     pub(crate) fn redeclare(&mut self, spec: StreamSpec, density: Density, places: usize) -> Self {
         let mut next = Self::new(spec, density, places);
-        next.marks = self.marks.clone();
-        next.marks.change(density);
+        if self.level() > 0 {
+            next.marks = Marks::first(density);
+            self.excused = self.counts.arrived;
+        } else {
+            next.marks = self.marks.clone();
+            next.marks.change(density);
+        }
         next.outcomes.continue_from(&self.outcomes);
         if next.spec.arrivals == self.spec.arrivals && self.level() == 0 {
             core::mem::swap(&mut next.police, &mut self.police);

@@ -77,6 +77,8 @@ struct Trouble {
     /// By up to so much more than the margin; if by none, all together stay within it.
     beyond: u64,
     late: u8,
+    /// The first of the streams sends too much, now and then.
+    wild: bool,
 }
 
 /// Whether a client that left may come back: its former self counts no more.
@@ -98,6 +100,7 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
         if times.within(0, 3) < full { bound } else { times.within(1, bound) }
     });
     run.margin = (trouble.beyond == 0).then_some(margin);
+    run.wild = trouble.wild;
     // One that is seen to end later than it did must not be seen with the next one.
     let (length, step) = (u64::from(shared.stall), shared.window.saturating_add(shared.stall.into()));
     if length > 0 {
@@ -111,6 +114,7 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
     }
     let (mut clients, strangers) = senders(shared, &mut run);
     let (greedy, busy) = (dice.within(0, 2), dice.within(0, 4));
+    let wildness = dice.within(1, 20);
     for now in 0..200 {
         run.advance(now, dice.within(0, 1) == 0);
         for _ in 0..dice.within(0, busy) {
@@ -130,10 +134,16 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
                 continue;
             };
             let bounds = client.spec.arrivals().expect("declared").bounds();
-            if trouble.churn && dice.within(0, 50) == 0 {
+            let change = if trouble.churn { dice.within(0, 50) } else { 50 };
+            if change == 0 {
                 run.remove(client.service, id);
                 client.id = None;
-            } else if dice.within(0, 3) >= greedy && earliest(&client.history, bounds, now) == now {
+            } else if change == 1 {
+                // What is sent and not read is the next one's.
+                client.id = Some(run.restart(client.service, id));
+            } else if dice.within(0, 3) >= greedy && earliest(&client.history, bounds, now) == now
+                || trouble.wild && k == 0 && dice.within(0, wildness) == 0
+            {
                 client.history.push(now);
                 let before = client.unread.last().map_or(0, |&(_, read)| read);
                 let delay = dice.within(0, trouble.late.into());
@@ -167,7 +177,8 @@ fn stands(count: usize, seed: u64, of: impl Fn(&mut Dice) -> (u8, bool, u64)) {
         for _ in 0..instances(count) {
             let (late, churn, overruns) = of(&mut dice);
             let (shared, margin) = admitted(&mut dice, turns, late);
-            let run = play(&shared, margin, &mut dice, Trouble { churn, overruns, beyond: 0, late });
+            let run =
+                play(&shared, margin, &mut dice, Trouble { churn, overruns, beyond: 0, late, wild: false });
             assert!(run.missed.is_empty(), "{:?} missed, margin {margin}: {shared:?}", run.missed);
             assert!(run.causes.is_empty(), "{:?}, margin {margin}: {shared:?}", run.causes);
             served += run.served.iter().sum::<usize>();
@@ -202,6 +213,28 @@ fn all_of_it_at_once_is_harmless() {
     stands(400, 3, |dice| (dice.within(0, 2) as u8, true, dice.within(2, 30)));
 }
 
+/// Whoever sends too much, beside others who come and go, late reading and overruns, through stalls or without, harms itself alone.
+#[test]
+fn beside_a_stream_that_sends_too_much_nobody_misses_anything() {
+    for turns in [false, true] {
+        let (mut dice, mut served, mut ahead, mut told) = (Dice(9), 0, 0, 0);
+        let count = instances(400);
+        for nth in 0..count {
+            let (late, churn) = (dice.within(0, 2) as u8, dice.within(0, 2) == 0);
+            let overruns = if dice.within(0, 2) == 0 { dice.within(2, 30) } else { 0 };
+            let system = if nth % 3 == 0 { stalling } else { admitted };
+            let (shared, margin) = system(&mut dice, turns, late);
+            let trouble = Trouble { churn, overruns, beyond: 0, late, wild: true };
+            let run = play(&shared, margin, &mut dice, trouble);
+            assert!(run.missed.is_empty(), "{:?} missed, margin {margin}: {shared:?}", run.missed);
+            served += run.served.iter().sum::<usize>();
+            ahead += run.gone_ahead;
+            told += run.device.service(0).suspensions().0;
+        }
+        println!("turns {turns}: {served} served, {ahead} went ahead, {told} told");
+    }
+}
+
 /// Also on a machine that stands still as often and as long as declared.
 #[test]
 fn through_stalls_nothing_is_missed_whoever_comes_and_goes() {
@@ -212,7 +245,8 @@ fn through_stalls_nothing_is_missed_whoever_comes_and_goes() {
             let (late, churn) = (dice.within(0, 2) as u8, dice.within(0, 2) > 0);
             let overruns = if dice.within(0, 2) == 0 { dice.within(2, 30) } else { 0 };
             let (shared, margin) = stalling(&mut dice, turns, late);
-            let run = play(&shared, margin, &mut dice, Trouble { churn, overruns, beyond: 0, late });
+            let run =
+                play(&shared, margin, &mut dice, Trouble { churn, overruns, beyond: 0, late, wild: false });
             assert!(
                 run.missed.is_empty(),
                 "{:?} missed, margin {margin}, {:?}: {shared:?}",
@@ -260,7 +294,7 @@ fn what_is_beyond_the_margin_is_announced_before_it_does_harm() {
         for _ in 0..instances(400) {
             let late = dice.within(0, 2) as u8;
             let (shared, margin) = admitted(&mut dice, turns, late);
-            let trouble = Trouble { churn: true, overruns: 25, beyond: dice.within(1, 8), late };
+            let trouble = Trouble { churn: true, overruns: 25, beyond: dice.within(1, 8), late, wild: false };
             let run = play(&shared, margin, &mut dice, trouble);
             let unwarned = run.missed.iter().find(|&&(_, _, warned)| !warned);
             assert_eq!(unwarned, None, "margin {margin}: {shared:?}");

@@ -31,6 +31,13 @@ pub(super) fn check(list: &[raw::Stream], unit: Unit) -> Result<(), VerifyError>
     Ok(())
 }
 
+/// There are none where promises do not change: among several services, in pipelines, without background, and where constraints absorb
+/// stalls.
+pub(super) fn absent<'a>(streams: impl IntoIterator<Item = &'a raw::Stream>) -> Result<(), VerifyError> {
+    let any = streams.into_iter().any(|stream| !stream.degraded.is_empty());
+    same("problem.streams.degraded, where there can be none,", &any, &false)
+}
+
 /// Whether of `level` no more must be served than of `first`: as each bound of the first is above one of it, or looked at wherever it
 /// rises, until both repeat.
 fn is_within(level: &Stream, first: &Stream) -> Result<(), String> {

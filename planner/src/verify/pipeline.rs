@@ -2,7 +2,9 @@
 
 use super::problem::{MANY, Stream, span, streams, time, times};
 use super::theorem::{lcm, repetition};
-use super::{MAX_STEPS, UNCONFIRMED, Verified, VerifyError, answered, is_of, keeps_to_curves, same, wrong};
+use super::{
+    MAX_STEPS, UNCONFIRMED, Verified, VerifyError, answered, is_of, keeps_to_curves, levels, same, wrong,
+};
 use crate::certificate::{PipelineClaim, PipelineReason};
 use crate::problem::pipeline::raw::Count;
 use crate::problem::raw::Unit;
@@ -165,6 +167,7 @@ impl Pipeline {
             stages.push(Stage { parents, join, fan_out, descendants, workers, batch, time });
         }
         same("problem.pipeline", &stages.is_empty(), &false)?;
+        levels::absent(&problem.streams)?;
         let all: i128 = stages.iter().map(|stage| stage.workers).sum();
         let most = problem.workers.map_or(all, |workers| workers as i128);
         same("stages, their workers together,", &all.min(most), &all)?;

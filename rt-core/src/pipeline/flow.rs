@@ -128,7 +128,8 @@ impl PipelineScheduler {
             self.first.shed_before(now, self.likely_reach(now));
         }
         let background = self.first.first_mandatory() == NEVER;
-        if self.first.waiting() == 0 || self.first.take_turn(now, worker, background).is_none() {
+        let turn = (background, self.overrun_margin());
+        if self.first.waiting() == 0 || self.first.take_turn(now, worker, turn).is_none() {
             return false;
         }
         let mut place = 0;
@@ -184,7 +185,9 @@ impl PipelineScheduler {
             if !self.calm.is_next(stage, self.pipeline.stages[stage].parents) {
                 continue;
             }
-            if self.waiting_mandatory(stage) == 0 && self.pool(stage).is_prompt(now) {
+            if self.waiting_mandatory(stage) == 0
+                && self.pool(stage).is_prompt(now, self.first.most_stalled())
+            {
                 let busy = self.pool(stage).busy();
                 self.calm.note(stage, busy);
             }

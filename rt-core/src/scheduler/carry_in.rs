@@ -23,6 +23,7 @@ use super::pool::{State, Worker};
 use super::queue::DEMOTED;
 use super::types::MAX_WORKERS;
 use crate::shield::Shield;
+use crate::stalls::Stalls;
 use crate::time::{Instant, Span};
 
 /// What is known of it.
@@ -53,7 +54,8 @@ impl Scheduler {
         if self.pool.only_kind().is_none() || self.pool.iter().any(|w| w.is_overdue(now)) {
             return false;
         }
-        let mut left: heapless::Vec<Span, MAX_WORKERS> = self.pool.iter().map(|w| w.left(now)).collect();
+        let left = self.pool.left_of_each(now, self.most_stalled());
+        let mut left: heapless::Vec<Span, MAX_WORKERS> = left.collect();
         left.sort_unstable();
         let longest = left.pop().unwrap_or(Span::ZERO);
         // Beyond `P`, for up to `P` the shield is not asked.
@@ -81,6 +83,16 @@ impl Scheduler {
         }
     }
 
+    /// Whether every worker is free within its `P`, whatever stalls took of longer batches until now.
+    pub(super) fn is_prompt(&self, now: Instant) -> bool {
+        self.pool.is_prompt(now, self.most_stalled())
+    }
+
+    /// What stalls may have taken of a longer batch: how much is not known, and of those that are yet to come there are no fewer for it.
+    pub(crate) fn most_stalled(&self) -> Span {
+        Stalls::reserve_of(self.config.stalls)
+    }
+
     /// What is known at `now` of a carry-in of which so much was known.
     fn settled(&self, now: Instant, known: CarryIn) -> CarryIn {
         let (clear, clears) = (self.waiting.is_clear(), self.clears);
@@ -89,7 +101,7 @@ impl Scheduler {
             // That nothing waits here says nothing of the others on the same workers.
             _ if self.guest.is_some() => known,
             _ if !self.config.background => self.counted(now, known),
-            _ if !self.pool.is_prompt(now) => known,
+            _ if !self.is_prompt(now) => known,
             CarryIn::Draining(before) if clear || clears != before => CarryIn::None,
             CarryIn::Open if clear => CarryIn::None,
             CarryIn::Open => CarryIn::Draining(clears),

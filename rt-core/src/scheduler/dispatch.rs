@@ -240,7 +240,7 @@ impl Scheduler {
     pub(super) fn form_batch(&mut self, now: Instant, worker: WorkerId) -> Option<Span> {
         self.armed = NEVER;
         let skip = self.out_of_reach(now, worker);
-        if !self.waiting.class(DEMOTED).is_empty() {
+        if !self.waiting.class(DEMOTED).is_empty() && !self.goes_on() {
             self.pass_marks_back(now, worker, skip.unwrap_or_default());
         }
         if self.shield.is_some() {
@@ -376,13 +376,16 @@ impl Scheduler {
     }
 
     /// Within a stream the oldest come first: a mandatory request that is about to run gives its place to an older demoted
-    /// one of its own stream and is demoted itself, which is the same to all other streams. Only if they are few, so
-    /// that all may yet be served. In a lasting overload the places of mandatory requests are what keeps the misses apart.
+    /// one of its own stream and is demoted itself, which is the same to all other streams: it is of the batch that is being formed.
+    /// (At the later stages of a pipeline it would go before what came behind it, which counts only what came before.) What stalls and
+    /// overruns may take must be left of its deadline. Only if they are few, so that all may yet be served. In a lasting overload the
+    /// places of mandatory requests are what keeps the misses apart.
     #[inline(never)]
     fn pass_marks_back(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) {
         let kind = self.pool.kind(worker);
         let full = kind.workers.batch;
-        let first = self.waiting.before(DEMOTED, now + kind.time).max(skip[DEMOTED]);
+        let lost = self.config.reserve() + self.guest.map_or(Span::ZERO, |guest| guest.margin);
+        let first = self.waiting.before(DEMOTED, now + kind.time + lost).max(skip[DEMOTED]);
         if self.waiting.class(DEMOTED).len() - first > full / 2 {
             return;
         }

@@ -32,6 +32,12 @@ impl Scheduler {
         }
     }
 
+    /// Whether what it answers goes on to other workers.
+    #[inline]
+    pub(super) fn goes_on(&self) -> bool {
+        self.guest.is_some_and(|guest| guest.behind.all > 0)
+    }
+
     /// Its workers.
     pub(crate) fn pool(&self) -> &Pool {
         &self.pool

@@ -24,6 +24,8 @@ pub(super) struct Guest {
     pub(super) guard: Span,
     /// Whether the batch to be formed may be as long as that: nothing mandatory waits for any of the services.
     pub(super) background: bool,
+    /// By how much it may run over.
+    pub(super) margin: Span,
     /// How often something happened that has to be waited out until [`Scheduler::all_clear`].
     pub(super) breaks: u64,
     /// Workers that its requests go on to.
@@ -55,6 +57,7 @@ impl Scheduler {
             longest,
             guard,
             background: false,
+            margin: Span::ZERO,
             breaks: 0,
             behind,
             demotion,
@@ -93,10 +96,15 @@ impl Scheduler {
     }
 
     /// Its turn on a worker that is free: what the batch that it starts takes at most; `None` if nothing that waits could be
-    /// served. As `background`, where nothing mandatory waits for anyone, a batch may be as long as any.
-    pub(crate) fn take_turn(&mut self, now: Instant, worker: WorkerId, background: bool) -> Option<Span> {
+    /// served. As `background`, where nothing mandatory waits for anyone, a batch may be as long as any; it may run over by `margin`.
+    pub(crate) fn take_turn(
+        &mut self,
+        now: Instant,
+        worker: WorkerId,
+        (background, margin): (bool, Span),
+    ) -> Option<Span> {
         if let Some(guest) = &mut self.guest {
-            guest.background = background;
+            (guest.background, guest.margin) = (background, margin);
         }
         // What could not be served is to be told of.
         self.changed = true;

@@ -120,7 +120,7 @@ impl Scheduler {
 
     /// Whether what comes from `now` on is answered in time whatever came before.
     pub(super) fn is_calm(&self, now: Instant) -> bool {
-        self.waiting.is_clear() && self.pool.is_prompt(now)
+        self.waiting.is_clear() && self.is_prompt(now)
     }
 
     /// Whether a change of levels is due and waits for the end of what runs.

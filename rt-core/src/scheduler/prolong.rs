@@ -8,7 +8,6 @@ use super::queue::MANDATORY;
 use super::types::{NEVER, Request, ShieldRefusal, WorkerId};
 use super::{Retired, Scheduler};
 use crate::shield::{Shield, ShieldError};
-use crate::stalls::Stalls;
 use crate::time::{Instant, Span};
 
 /// How often a smaller size is tried for a batch that the shield does not allow.
@@ -217,14 +216,13 @@ impl Scheduler {
         shield.longest(now, self.long_beside(now, worker), self.mandatory_due(0), lull)
     }
 
-    /// What the longer batches of others than `worker` still take at most. What stalls took of them until now is not known, and no
-    /// stall that is yet to come is one less for it.
+    /// What the longer batches of others than `worker` still take at most.
     pub(super) fn long_beside(
         &self,
         now: Instant,
         worker: WorkerId,
     ) -> impl Iterator<Item = Span> + Clone + '_ {
-        let lost = Stalls::reserve_of(self.config.stalls);
+        let lost = self.most_stalled();
         self.pool.long_beside(now, worker).map(move |left| left + lost)
     }
 

@@ -73,7 +73,7 @@ impl Device {
         let (service, time) = late.or_else(|| {
             let (service, _) = full.filter(|&(_, time)| time <= longest)?;
             self.touched |= 1 << service;
-            Some((service, self.schedulers[service].take_turn(now, worker, false)?))
+            Some((service, self.schedulers[service].take_turn(now, worker, (false, self.crew.margin()))?))
         })?;
         self.ahead = true;
         self.gone_ahead[service] += 1;

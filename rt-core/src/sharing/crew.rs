@@ -55,8 +55,9 @@ pub(super) struct Crew {
     forgotten: bool,
     /// Of what is lost rarely, if that is declared: what is beyond the margin, and they explain, is no overrun.
     stalls: Option<StallMonitor>,
-    /// How long that lasts at most.
+    /// How long one lasts at most, and what all of a window may take.
     stall: Span,
+    lost: Span,
 }
 
 impl Crew {
@@ -80,6 +81,7 @@ impl Crew {
             forgotten: false,
             stalls: stalls.map(StallMonitor::new),
             stall: stalls.map_or(Span::ZERO, |stalls| stalls.length()),
+            lost: Stalls::reserve_of(stalls),
         }
     }
 
@@ -315,9 +317,14 @@ impl Crew {
         first.filter(|_| excess > self.margin)
     }
 
-    /// Whether every worker is free within `longest`: one that is overdue may yet take any time, reported or not.
+    /// Whether every worker is free within `longest`: one that is overdue may yet take any time, reported or not, and what stalls took
+    /// until now of a batch that is longer is not known.
     pub(super) fn is_prompt(&self, now: Instant, longest: Span) -> bool {
-        let prompt = |running: &Running| now <= running.due && running.due.since(now) <= longest;
+        let prompt = |running: &Running| {
+            let long = running.due.since(running.started) > longest;
+            let lost = if long { self.lost } else { Span::ZERO };
+            now <= running.due && running.due.since(now) + lost <= longest
+        };
         self.running.iter().flatten().all(prompt)
     }
 

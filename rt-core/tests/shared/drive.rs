@@ -31,6 +31,13 @@ impl Run {
         self.settle();
     }
 
+    /// Another client has the stream: its number from now on.
+    pub(crate) fn restart(&mut self, service: usize, stream: StreamId) -> StreamId {
+        let fresh = self.device.service_mut(service).restart_stream(stream).expect("a known stream");
+        self.settle();
+        fresh
+    }
+
     /// A request comes now.
     pub(crate) fn arrive(&mut self, service: usize, stream: StreamId) {
         self.arrive_sent(service, stream, self.now);
@@ -215,6 +222,8 @@ impl Run {
         let ahead = self.device.gone_ahead() > self.ahead;
         self.ahead = self.device.gone_ahead();
         match self.next() {
+            // Which of its own a stream has worked off in place of which, where it sends too much, is not followed.
+            _ if self.wild => self.gone_ahead += usize::from(ahead),
             None => assert!(mandatory == 0 && !ahead),
             Some(_) if ahead => {
                 self.gone_ahead += 1;

@@ -164,6 +164,8 @@ pub(crate) struct Run {
     pub(crate) stalls: Vec<(u64, u64)>,
     pub(crate) spared: Box<dyn FnMut() -> bool>,
     pub(crate) stalled: usize,
+    /// A stream may send more than it declared.
+    pub(crate) wild: bool,
 }
 
 impl Run {
@@ -226,6 +228,7 @@ impl Run {
             stalls: Vec::new(),
             spared: Box::new(|| false),
             stalled: 0,
+            wild: false,
         }
     }
 

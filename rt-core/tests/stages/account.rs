@@ -52,8 +52,8 @@ impl Line {
         // Mandatory ones first, those whose sources came first of all that wait but for those that end now.
         let tokens: Vec<usize> = parts.iter().map(|part| self.names[&part.source]).collect();
         let key = |token: usize| match self.sources[token].mandatory {
-            true => (false, token),
-            false => (true, 0),
+            true => (false, self.sources[token].came, token),
+            false => (true, 0, 0),
         };
         let keys: Vec<_> = tokens.iter().map(|&token| key(token)).collect();
         assert!(keys.is_sorted(), "{keys:?}");

@@ -235,12 +235,17 @@ impl Line {
 
     /// A source that came then is taken in.
     pub(crate) fn take_in(&mut self, stream: StreamId, came: u64) -> usize {
+        self.read(stream, (came, came))
+    }
+
+    /// One that was sent at the first of these instants, as its client says, and came at the other is taken in.
+    pub(crate) fn read(&mut self, stream: StreamId, (sent, came): (u64, u64)) -> usize {
         let token = self.sources.len();
-        let deadline = came + self.config.deadline.as_nanos();
+        let deadline = sent + self.config.deadline.as_nanos();
         let stages = self.config.stages.len();
         let mut source = Source {
             stream,
-            came,
+            came: sent,
             deadline,
             mandatory: false,
             numbers: vec![0; stages],
@@ -252,7 +257,8 @@ impl Line {
         (source.numbers[0], source.waiting[0]) = (1, vec![0]);
         self.sources.push(source);
         let arrival = Arrival::new(stream, token as u64, at(came));
-        let refused = self.scheduler.handle_arrival(at(self.now), arrival);
+        let wanted = (at(sent), self.config.deadline);
+        let refused = self.scheduler.handle_wanted(at(self.now), arrival, wanted, true);
         refused.into_iter().for_each(|r| self.resolved(r));
         self.settle();
         token

@@ -1,7 +1,7 @@
 //! A problem of several services as the checker reads it.
 
 use super::super::problem::{MANY, Stream, span, streams, times};
-use super::super::{VerifyError, same};
+use super::super::{VerifyError, levels, same};
 use crate::problem::shared::raw::SharedProblem;
 
 #[derive(Clone)]
@@ -79,6 +79,7 @@ impl Shared {
             same(format!("problem.{field}.name, taken already,"), &taken, &false)?;
         }
         same("problem.services", &services.is_empty(), &false)?;
+        levels::absent(problem.services.iter().flat_map(|service| &service.streams))?;
         same("problem.workers.count", &(1..=MANY).contains(&(problem.workers.count as i128)), &true)?;
         Ok(Self {
             workers: problem.workers.count as i128,

@@ -53,10 +53,17 @@ impl Pool {
         self.get(worker).map_or(Span::ZERO, |worker| worker.left(now))
     }
 
-    /// Whether every worker is free within its `P`.
-    pub(crate) fn is_prompt(&self, now: Instant) -> bool {
-        let prompt = |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= self.kind(id).time;
-        self.iter().enumerate().all(prompt)
+    /// What the batch of each worker still takes at most, if one that was granted more than `P` may have `lost` so much until now.
+    pub(crate) fn left_of_each(&self, now: Instant, lost: Span) -> impl Iterator<Item = Span> + '_ {
+        let left =
+            move |(id, w): (usize, &Worker)| w.left(now) + if self.long.has(id) { lost } else { Span::ZERO };
+        self.iter().enumerate().map(left)
+    }
+
+    /// Whether every worker is free within its `P`, if one whose batch was granted more may have `lost` so much of it until now.
+    pub(crate) fn is_prompt(&self, now: Instant, lost: Span) -> bool {
+        let on_time = !self.iter().any(|worker| worker.is_overdue(now));
+        on_time && self.left_of_each(now, lost).enumerate().all(|(id, left)| left <= self.kind(id).time)
     }
 
     /// Whether every worker is there and none is overdue.
