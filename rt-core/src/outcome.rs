@@ -95,16 +95,23 @@ impl OutcomeMonitor {
         }
         self.count += count;
         self.note_left();
-        let violated = |c: &Constraint| self.age(c) > u64::from(c.window());
-        self.constraints.as_slice().iter().copied().find(violated)
+        if self.left > 0 {
+            return None;
+        }
+        let violated = |c: &&Constraint| self.age(c) > u64::from(c.window());
+        self.constraints.as_slice().iter().find(violated).copied()
     }
 
     /// How many misses in a row may follow now before a constraint is violated, and the constraint that
     /// binds; `None` without constraints.
     #[must_use]
     pub fn misses_left(&self) -> Option<(u32, Constraint)> {
-        let left = |c: &Constraint| u64::from(c.window()).saturating_sub(self.age(c)) as u32;
-        self.constraints.as_slice().iter().map(|c| (left(c), *c)).min_by_key(|&(left, _)| left)
+        let all = self.constraints.as_slice().iter();
+        all.map(|c| (self.left_of(c), *c)).min_by_key(|&(left, _)| left)
+    }
+
+    fn left_of(&self, constraint: &Constraint) -> u32 {
+        u64::from(constraint.window()).saturating_sub(self.age(constraint)) as u32
     }
 
     /// The same without the constraint; [`OutcomeMonitor::ANY`] without constraints.
@@ -122,7 +129,8 @@ impl OutcomeMonitor {
     /// Counts anew.
     #[inline(never)]
     fn note_left(&mut self) {
-        self.left = self.misses_left().map_or(Self::ANY, |(left, _)| left);
+        let all = self.constraints.as_slice().iter();
+        self.left = all.map(|c| self.left_of(c)).min().unwrap_or(Self::ANY);
     }
 
     /// How many requests back the `h`-th most recent hit lies, 1 for the last request.

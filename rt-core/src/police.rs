@@ -228,9 +228,9 @@ impl BoundState {
 
     fn excess(&self, now: Instant) -> Option<Excess> {
         match self {
-            Self::Window { length, ring, .. } => {
+            Self::Window { length, ring, next } => {
                 let allowed = ring.len() as u64;
-                (!self.has_room(now)).then_some(Excess { window: *length, allowed, seen: allowed + 1 })
+                (now < ring[*next]).then_some(Excess { window: *length, allowed, seen: allowed + 1 })
             }
             Self::Periodic { period, jitter, run: (began, held) } => {
                 let theoretical = *began + times(*period, *held);

@@ -232,6 +232,12 @@ impl SafeMode {
         }
     }
 
+    /// Whether [`SafeMode::tick`] has nothing to do at `now`, whatever piled up has been worked off by then.
+    #[inline]
+    pub(crate) fn lasts(&self, now: Instant) -> bool {
+        !self.severity.is_suspended() && now < self.next
+    }
+
     /// Leaves what has lasted long enough, and announces what was kept back while announcements were inhibited.
     #[inline]
     pub fn tick(&mut self, now: Instant) -> Option<Transition> {

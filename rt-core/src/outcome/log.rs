@@ -175,7 +175,11 @@ impl OutcomeLog {
     }
 
     /// The same of misses.
+    #[inline]
     fn record_misses(&mut self, count: u64) -> Option<Constraint> {
+        if count == 0 {
+            return None;
+        }
         for level in &mut self.beside {
             level.record_misses(count);
         }

@@ -108,13 +108,14 @@ impl Scheduler {
         worker: WorkerId,
         outcome: impl Fn(&Request) -> Outcome,
     ) {
-        for index in 0..self.pool.batch(worker).len() {
-            let request = self.pool.batch(worker)[index];
+        let mut index = 0;
+        while let Some(&request) = self.pool.batch(worker).get(index) {
             let outcome = outcome(&request);
             if let Outcome::Missed(reason) = outcome {
                 self.note_missed(now, &request, reason);
             }
             self.end(now, &request, outcome);
+            index += 1;
         }
         self.pool.batch_mut(worker).clear();
     }
@@ -123,16 +124,17 @@ impl Scheduler {
     /// client. Where stalls are absorbed one that had to be served is on their account, also if it was read too late for that.
     #[inline(never)]
     pub(super) fn note_missed(&mut self, now: Instant, request: &Request, reason: MissReason) {
+        if !request.mandatory && !request.stalled {
+            return;
+        }
         let Some(stream) = self.streams.get_mut(request.stream) else { return };
-        let counts = request.mandatory || request.stalled;
         if request.mandatory
             && reason == MissReason::Late
             && request.wanted < request.deadline
             && now <= request.deadline
         {
             stream.excused = stream.excused.max(request.seq + 1);
-        } else if counts
-            && self.absorbs
+        } else if self.absorbs
             && reason.is_of_time()
             && let Some((damage, _)) = self.config.absorbs()
         {
@@ -147,6 +149,8 @@ impl Scheduler {
     /// Ends a request that waited and is not answered.
     #[inline(never)]
     pub(super) fn give_up(&mut self, now: Instant, request: Request, reason: MissReason) {
+        // It may be what was waited for.
+        self.changed |= !self.is_normal();
         self.note_missed(now, &request, reason);
         self.end(now, &request, Outcome::Missed(reason));
     }

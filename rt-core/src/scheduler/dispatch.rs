@@ -60,7 +60,7 @@ impl Scheduler {
                 self.watch(now) || self.expire(now)
             } else {
                 // The end of safe mode or of a suspension may come with any change.
-                self.changed && !self.is_at_rest() && self.end_suspensions(now)
+                self.changed && !self.is_at_rest(now) && self.end_suspensions(now)
             };
             if told {
                 self.changed = true;
@@ -68,7 +68,7 @@ impl Scheduler {
                 if self.form_batch(now, worker).is_some() {
                     let start = self.start(now, worker);
                     // Mostly there is nothing more to be done.
-                    if self.is_at_rest() && !self.is_due(now) {
+                    if self.is_at_rest(now) && !self.is_due(now) {
                         self.rest(now);
                     }
                     return start;
@@ -101,6 +101,8 @@ impl Scheduler {
         }
         if any {
             self.note_clear();
+            // Nothing more expires now.
+            self.next = self.next_wake(now);
         }
         any
     }
@@ -210,7 +212,7 @@ impl Scheduler {
     pub(super) fn latest_start(&self, worker: WorkerId, skip: Classes<usize>) -> Instant {
         let first = |class: usize| self.waiting.class(class).get(skip[class]).map(|request| request.deadline);
         let earliest = [MANDATORY, DEMOTED, OPTIONAL].into_iter().filter_map(first).min();
-        let time = self.config.reserve() + self.pool.kind(worker).time;
+        let time = self.reserve + self.pool.kind(worker).time;
         earliest.map_or(Instant::from_nanos(u64::MAX), |earliest| earliest - time)
     }
 

@@ -151,11 +151,20 @@ impl Scheduler {
                 self.look_at(deadline - time + Span::from_nanos(1));
             }
         }
-        if self.may_start() || !self.is_at_rest() {
+        // Mostly all workers are busy, and nothing is wrong.
+        if self.may_start() || !self.is_normal() {
+            self.note_arrival(now, at);
+        }
+        None
+    }
+
+    /// A request that came at `at` waits: whether anything is to be done about it.
+    #[inline(never)]
+    fn note_arrival(&mut self, now: Instant, at: Instant) {
+        if self.may_start() || !self.is_at_rest(now) {
             self.changed = true;
             self.arm(now, at);
         }
-        None
     }
 
     /// Why a request is refused whether or not there is room for it.

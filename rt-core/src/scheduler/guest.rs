@@ -74,6 +74,12 @@ impl Scheduler {
         self.guest.map_or(self.config.guard, |guest| guest.guard)
     }
 
+    /// What is kept back of each deadline; see [`crate::SchedulerConfig::reserve`].
+    #[inline]
+    pub(crate) fn reserve(&self) -> Span {
+        self.reserve
+    }
+
     /// The earliest deadline of the mandatory requests that wait; the end of time if none does.
     pub(crate) fn first_mandatory(&self) -> Instant {
         self.waiting.first_deadline(MANDATORY).unwrap_or(NEVER)
@@ -127,7 +133,7 @@ impl Scheduler {
         let kind = &self.config.workers[0];
         let batches = self.waiting.len().div_ceil(kind.batch) as u64;
         let work = self.pool.kind(0).time.as_nanos().saturating_mul(batches);
-        Some((first - self.config.reserve(), Span::from_nanos(work)))
+        Some((first - self.reserve, Span::from_nanos(work)))
     }
 
     /// The earliest deadline of those that wait and nothing is promised for, and what a batch of one takes at most; `None` if none
@@ -208,7 +214,7 @@ impl Scheduler {
 
     /// The same after it has taken its turn: mostly there is nothing more to be done.
     pub(crate) fn rest_after_turn(&mut self, now: Instant) -> Option<Instant> {
-        if self.is_at_rest() {
+        if self.is_normal() {
             self.rest(now);
         }
         self.waits_until(now)
@@ -218,7 +224,7 @@ impl Scheduler {
     /// to do at another instant than before, [`Scheduler::next_wake`]; `None` if it must be polled.
     #[inline]
     pub(crate) fn rest_after_end(&mut self, now: Instant) -> Option<bool> {
-        if !self.is_at_rest() || !self.told.events.is_empty() {
+        if !self.is_normal() || !self.told.events.is_empty() {
             return None;
         }
         let moved = self.changed;
@@ -232,7 +238,7 @@ impl Scheduler {
     /// Whether the end of a batch is of no matter but to its requests: it starts none itself, and is not to tell of those that run over.
     #[inline]
     pub(super) fn is_indifferent(&self) -> bool {
-        self.is_excused() && self.is_at_rest()
+        self.is_excused() && self.is_normal()
     }
 
     /// How many ends of requests are yet to be told.

@@ -57,7 +57,7 @@ impl Scheduler {
         seq: u64,
     ) -> Option<Class> {
         let (hold, clean) = (self.config.safe_mode.hold, self.config.safe_mode.clean);
-        let calm = self.is_calm(now);
+        let calm = self.streams.get(id)?.ladder.is_some() && self.is_calm(now);
         let stream = self.streams.get_mut(id)?;
         let ladder = stream.ladder.as_mut()?;
         ladder.exceeded(until.max(now) + clean);

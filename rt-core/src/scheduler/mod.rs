@@ -81,6 +81,8 @@ pub use types::{
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     config: SchedulerConfig,
+    /// See [`SchedulerConfig::reserve`].
+    reserve: Span,
     /// How long a request is unanswered at most, while all is as declared.
     life: Span,
     pool: Pool,
@@ -156,6 +158,7 @@ impl Scheduler {
         config.check()?;
         let running: usize = config.kinds().map(|kind| kind.profile.max_batch()).sum();
         Ok(Self {
+            reserve: config.reserve(),
             life: streams::life(&config),
             pool: Pool::new(&config.workers),
             waiting: Waiting::new(config.queue, config.streams),

@@ -42,7 +42,7 @@ impl Scheduler {
         if self.absorbs {
             return Err(ShieldError::Absorbed);
         }
-        let (latency, limit) = (shield.latency(), self.config.deadline.saturating_sub(self.config.reserve()));
+        let (latency, limit) = (shield.latency(), self.config.deadline.saturating_sub(self.reserve));
         if latency > limit {
             return Err(ShieldError::Deadline { latency, limit });
         }
@@ -228,7 +228,7 @@ impl Scheduler {
 
     /// When a request must be answered: its deadline less what is kept back for late dispatch and stalls.
     pub(super) fn due(&self, request: &Request) -> Instant {
-        request.deadline - self.config.reserve()
+        request.deadline - self.reserve
     }
 
     /// When those that wait and that a promise counts on must be answered, in order, but for the first few.
@@ -240,6 +240,6 @@ impl Scheduler {
     #[inline]
     pub(super) fn slack(&self, now: Instant, worker: WorkerId) -> Span {
         let earliest = self.pool.batch(worker).iter().map(|request| request.deadline).min();
-        earliest.map_or(Span::ZERO, |earliest| (earliest - self.config.reserve()).since(now))
+        earliest.map_or(Span::ZERO, |earliest| (earliest - self.reserve).since(now))
     }
 }

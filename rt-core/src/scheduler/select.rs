@@ -119,7 +119,7 @@ impl Scheduler {
         let ends = ends.into_iter().filter_map(|queue| Some((queue.first()?, queue.get(queue.len() - 1)?)));
         let ends = ends.map(|(first, last)| (first.deadline, last.deadline));
         let (first, last) = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
-        let [first, last] = [first, last].map(|due| (due - self.config.reserve()).since(now));
+        let [first, last] = [first, last].map(|due| (due - self.reserve).since(now));
         let size = self.waiting.len().min(self.pool.kind(worker).workers.batch);
         let view = BatchView::alike(now, size, self.waiting.len() - size, first);
         let wish = self.selection.selector.as_mut()?.forms(&view)?;
@@ -149,7 +149,7 @@ impl Scheduler {
         let firsts = (first.next_multiple_of(each) - first..demoted.len() + optional.len()).step_by(each);
         let rest = [0, demoted.len()].into_iter().chain(firsts);
         let rest = rest.filter_map(|i| Some((first + i, self.due(at(i)?))));
-        let next = (self.waiting(), now + self.config.deadline - self.config.reserve());
+        let next = (self.waiting(), now + self.config.deadline - self.reserve);
         let rest = rest.chain([next]);
         shield.longest_beside(now, self.long_beside(now, worker), rest)
     }
@@ -203,6 +203,7 @@ impl Scheduler {
 
     /// Takes the variant that is wished for, or the best below it that takes no longer than `longest`; with classes the one of
     /// these times that is worth most to the batch, and with a price of time the one that is most beyond what its time costs.
+    #[inline(always)]
     fn take_variant(
         &mut self,
         now: Instant,

@@ -53,6 +53,11 @@ impl Suspensions {
         self.next < NEVER
     }
 
+    /// Whether nothing is to be done at `now`.
+    pub(super) fn lasts(&self, now: Instant) -> bool {
+        now < self.next
+    }
+
     /// When there is something to be done, unless that waits for something else.
     pub(super) fn next(&self, now: Instant) -> Instant {
         if self.next > now { self.next } else { NEVER }

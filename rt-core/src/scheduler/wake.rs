@@ -63,14 +63,23 @@ impl Scheduler {
     }
 
     /// Whether no promise is suspended, and nothing is to be told of one: then no change can end anything.
-    pub(super) fn is_at_rest(&self) -> bool {
+    #[inline]
+    pub(super) fn is_normal(&self) -> bool {
         self.safe_mode.severity() == Severity::Normal && !self.suspensions.is_any()
+    }
+
+    /// The same on workers of its own, where that may also last until an instant later than `now`. Meanwhile any change is a reason to
+    /// look for stalls that last too long.
+    #[inline]
+    pub(super) fn is_at_rest(&self, now: Instant) -> bool {
+        let lasts = || self.safe_mode.lasts(now) && self.suspensions.lasts(now) && !self.is_falling();
+        self.is_normal() || self.guest.is_none() && self.stalls.is_none() && lasts()
     }
 
     /// A batch that should have ended by now and is not late by a stall that was declared: when it began and was due.
     #[inline(never)]
     pub(super) fn report_overdue(&mut self, now: Instant) -> Option<(Instant, Instant)> {
-        if self.is_excused() {
+        if self.is_excused() || self.pool.earliest_due() >= now {
             return None;
         }
         // None has ended yet, so nothing of it is on the account.
@@ -112,9 +121,8 @@ impl Scheduler {
 
     /// Notes that an idle worker should have taken what came at `since`, or when it became idle, if one is to now.
     pub(super) fn arm(&mut self, now: Instant, since: Instant) {
-        let since = since.max(self.pool.free_since());
-        if self.armed > since && self.is_due(now) {
-            self.armed = since;
+        if self.is_due(now) {
+            self.armed = self.armed.min(since.max(self.pool.free_since()));
         }
     }
 }

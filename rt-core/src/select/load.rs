@@ -94,7 +94,8 @@ impl LoadMonitor {
     pub fn present_per_s(&mut self, now: Instant) -> f64 {
         let over = self.advance(now);
         let count = if self.present < WHOLE { self.total - self.older } else { self.total };
-        count as f64 * 1e9 / (self.present * self.part + over) as f64
+        // Far below 2^63; signed numbers become floats in one step.
+        count as i64 as f64 * 1e9 / (self.present * self.part + over) as i64 as f64
     }
 
     /// Forgets what is too old: how much of the newest part is over.

@@ -103,7 +103,7 @@ impl Device {
         let of = |service: usize| {
             let scheduler = &self.schedulers[service];
             let (first, time) = scheduler.first_ahead()?;
-            Some((first - scheduler.config().reserve(), service, time))
+            Some((first - scheduler.reserve(), service, time))
         };
         let all = 0..if self.quiet { 0 } else { self.schedulers.len() };
         all.filter(waits).filter_map(of).filter(|&(first, ..)| first < self.expected.instant().due)

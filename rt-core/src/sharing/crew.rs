@@ -126,29 +126,34 @@ impl Crew {
         self.due.set(worker, due);
     }
 
-    /// The batch that `worker` ran, if it ran one, has ended: it is free. One that stood still in a stall was due now.
-    pub(super) fn end(&mut self, now: Instant, worker: WorkerId) -> Option<Running> {
+    /// The batch that `worker` ran, if it ran one, has ended: it is free. Whether it stood still in a stall; then it was due now.
+    pub(super) fn end(&mut self, now: Instant, worker: WorkerId) -> Option<(Running, bool)> {
         let mut ended = self.running.get_mut(worker)?.take()?;
         self.due.remove(worker);
         self.set_free(now, worker);
-        let over = now.since(ended.due);
-        if over > Span::ZERO
-            && !ended.reported
-            && self.excess(now) + over > self.margin
-            && self.has_stalled(ended.started, ended.due, now)
-        {
+        let stalled = now > ended.due && self.ran_over(now, &ended);
+        if stalled {
             ended.due = now;
         }
-        let over = now.since(ended.due);
-        if over > Span::ZERO {
-            self.spent = self.spent + over;
-            self.spent_by[ended.service] = self.spent_by[ended.service] + over;
-            self.calm = None;
-            self.harmed |= self.excess(now) > self.margin;
-        } else {
+        if now <= ended.due {
             self.is_over(worker);
         }
-        Some(ended)
+        Some((ended, stalled))
+    }
+
+    /// A batch has ended later than it was due: whether by a stall, and else it ran over.
+    #[cold]
+    fn ran_over(&mut self, now: Instant, ended: &Running) -> bool {
+        let over = now.since(ended.due);
+        let beyond = !ended.reported && self.excess(now) + over > self.margin;
+        if beyond && self.has_stalled(ended.started, ended.due, now) {
+            return true;
+        }
+        self.spent = self.spent + over;
+        self.spent_by[ended.service] = self.spent_by[ended.service] + over;
+        self.calm = None;
+        self.harmed |= self.excess(now) > self.margin;
+        false
     }
 
     /// What `worker` ran is over, in time or for good.

@@ -217,7 +217,7 @@ impl Device {
 
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
-        let Some(ended) = self.crew.end(now, worker) else { return };
+        let Some((ended, stalled)) = self.crew.end(now, worker) else { return };
         self.look_for_harm(now);
         let (scheduler, bit) = (&mut self.schedulers[ended.service], 1 << ended.service);
         scheduler.handle_completion(now, worker, ran);
@@ -232,7 +232,7 @@ impl Device {
             }
             _ => self.touched |= bit,
         }
-        if ended.due == now {
+        if stalled {
             self.count_stalls();
         }
         if ended.reported {
@@ -308,7 +308,9 @@ impl Device {
             let delay = now.since(core::mem::replace(&mut self.armed, NEVER));
             let guard = self.schedulers[0].most_late();
             let stalled = delay > guard && self.crew.has_stalled(now - delay, now - delay + guard, now);
-            self.count_stalls();
+            if stalled {
+                self.count_stalls();
+            }
             self.others(usize::MAX, |scheduler| scheduler.was_late(now, delay, stalled));
         }
         self.report(now);
@@ -359,7 +361,7 @@ impl Device {
         }
         self.touched &= !bit;
         // Of all services the one that must answer first goes first, dispatch as late as each allows for, and stalls as long.
-        let due = if first < NEVER { first - scheduler.config().reserve() } else { NEVER };
+        let due = if first < NEVER { first - scheduler.reserve() } else { NEVER };
         self.expected.set(service, Expected { due, wake });
         let waits = scheduler.waiting() > 0;
         if waits && self.waiting & bit == 0 {

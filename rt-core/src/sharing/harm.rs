@@ -31,9 +31,7 @@ impl Device {
     /// Tells all services how many stalls there were.
     pub(super) fn count_stalls(&mut self) {
         let count = self.crew.stalls();
-        if count > self.schedulers[0].stalls() {
-            self.schedulers.iter_mut().for_each(|scheduler| scheduler.set_stalls(count));
-        }
+        self.schedulers.iter_mut().for_each(|scheduler| scheduler.set_stalls(count));
     }
 
     /// Tells all others of a batch of a service that may have harmed them.

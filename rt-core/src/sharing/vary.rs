@@ -40,7 +40,7 @@ impl Device {
         };
         let all = before(Instant::from_nanos(u64::MAX));
         let left = |scheduler: &Scheduler| {
-            let next = now + scheduler.config().deadline - scheduler.config().reserve();
+            let next = now + scheduler.config().deadline - scheduler.reserve();
             let own = all + scheduler.config().workers[0].batch_time();
             let first = scheduler.backlog().map(|(due, _)| due.since(now).saturating_sub(before(due)));
             first.into_iter().fold(next.since(now).saturating_sub(own), Span::min)
