@@ -180,9 +180,8 @@ impl Placing<'_> {
         // What no two kinds keep a pool of several may, and what two keep a pool may keep with less.
         let promised = problem.services.iter().any(|service| service.promise.is_some());
         if promised && counts.iter().sum::<u32>() <= FEW_DEVICES && !(first && solved.plan.is_some()) {
-            let known = solved.plan;
-            let pooled = bundle::solve(&demands(true), &counts, first, known.as_ref(), end.left());
-            solved = Solved { plan: pooled.plan.or(known), ..pooled };
+            let pooled = bundle::solve(&demands(true), &counts, first, Some(&solved), end.left());
+            solved = Solved { plan: pooled.plan.or(solved.plan), ..pooled };
         }
         let demands = demands(false);
         let plan = solved.plan.map(|hosted| {
