@@ -152,7 +152,13 @@ impl Placing<'_> {
             false => None,
         };
         let least = alone.as_ref().map(|plan| plan.accuracy);
-        let (plan, bound) = self.whole(self.problem, least, self.left())?;
+        let (most, columns) = match self.problem.pipelines.is_empty() {
+            true => self.columns.within(self.problem, least.unwrap_or(f64::NEG_INFINITY)),
+            false => (f64::INFINITY, None),
+        };
+        let columns = columns.as_ref().unwrap_or(&self.columns);
+        let whole = self.solve(self.problem, columns, Aim::Accuracy, least, self.left())?;
+        let (plan, bound) = (whole.plan, whole.bound.min(most));
         Ok((plan.or(alone), bound.max(least.unwrap_or(f64::NEG_INFINITY))))
     }
 
@@ -218,8 +224,19 @@ impl Placing<'_> {
         least: Option<f64>,
         time: Duration,
     ) -> Result<Whole, PlaceError> {
-        self.columns.check().map_err(PlaceError::Size)?;
-        whole::solve(problem, &self.columns, aim, least, time).map_err(PlaceError::Solver)
+        self.solve(problem, &self.columns, aim, least, time)
+    }
+
+    fn solve(
+        &self,
+        problem: &Problem,
+        columns: &Columns,
+        aim: Aim,
+        least: Option<f64>,
+        time: Duration,
+    ) -> Result<Whole, PlaceError> {
+        columns.check().map_err(PlaceError::Size)?;
+        whole::solve(problem, columns, aim, least, time).map_err(PlaceError::Solver)
     }
 }
 
