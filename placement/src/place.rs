@@ -152,7 +152,13 @@ impl Placing<'_> {
             false => None,
         };
         let least = alone.as_ref().map(|plan| plan.accuracy);
-        let (plan, bound) = self.whole(self.problem, least, self.left())?;
+        let (most, columns) = match self.problem.pipelines.is_empty() {
+            true => self.columns.within(self.problem, least.unwrap_or(f64::NEG_INFINITY)),
+            false => (f64::INFINITY, None),
+        };
+        let columns = columns.as_ref().unwrap_or(&self.columns);
+        let whole = self.solve(self.problem, columns, Aim::Accuracy, least, self.left())?;
+        let (plan, bound) = (whole.plan, whole.bound.min(most));
         Ok((plan.or(alone), bound.max(least.unwrap_or(f64::NEG_INFINITY))))
     }
 
@@ -180,9 +186,8 @@ impl Placing<'_> {
         // What no two kinds keep a pool of several may, and what two keep a pool may keep with less.
         let promised = problem.services.iter().any(|service| service.promise.is_some());
         if promised && counts.iter().sum::<u32>() <= FEW_DEVICES && !(first && solved.plan.is_some()) {
-            let known = solved.plan;
-            let pooled = bundle::solve(&demands(true), &counts, first, known.as_ref(), end.left());
-            solved = Solved { plan: pooled.plan.or(known), ..pooled };
+            let pooled = bundle::solve(&demands(true), &counts, first, Some(&solved), end.left());
+            solved = Solved { plan: pooled.plan.or(solved.plan), ..pooled };
         }
         let demands = demands(false);
         let plan = solved.plan.map(|hosted| {
@@ -219,8 +224,19 @@ impl Placing<'_> {
         least: Option<f64>,
         time: Duration,
     ) -> Result<Whole, PlaceError> {
-        self.columns.check().map_err(PlaceError::Size)?;
-        whole::solve(problem, &self.columns, aim, least, time).map_err(PlaceError::Solver)
+        self.solve(problem, &self.columns, aim, least, time)
+    }
+
+    fn solve(
+        &self,
+        problem: &Problem,
+        columns: &Columns,
+        aim: Aim,
+        least: Option<f64>,
+        time: Duration,
+    ) -> Result<Whole, PlaceError> {
+        columns.check().map_err(PlaceError::Size)?;
+        whole::solve(problem, columns, aim, least, time).map_err(PlaceError::Solver)
     }
 }
 

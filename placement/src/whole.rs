@@ -4,7 +4,9 @@
 //! at first one row, which holds by whatever rule the promise is kept: what all devices can count for at most is 1 or more. Where a
 //! solution keeps it by no rule, binaries are added that choose one, and it is solved again.
 
+mod columns;
 mod rules;
+mod within;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,15 +15,14 @@ use microlp::{
     ComparisonOp, Error, LinearExpr, OptimizationDirection, Problem as Program, SolveOptions, Variable,
 };
 
-use crate::configuration::{self, Configuration, Post, Shared};
+use crate::configuration::{Configuration, Post};
 use crate::pipeline::Parts;
 use crate::plan::{Devices, Flow, Held, Of, Plan};
 use crate::problem::Problem;
 use crate::promise::Keeping;
 use crate::until::Until;
+pub(crate) use columns::Columns;
 
-/// The most columns of devices; a problem with more has too many pairs that may share.
-const MAX_COLUMNS: usize = 20_000;
 /// By how much a plan must be better that is looked for beyond one that is known, in points.
 const MORE: f64 = 1e-5;
 /// The rises that a pool is looked at, at first and at most.
@@ -48,57 +49,6 @@ pub(crate) enum Aim {
     Factor,
     /// The least that is missing of promises, in parts of each, with no demand.
     Promises,
-}
-
-/// What devices may hold, whoever shares them.
-pub(crate) struct Columns {
-    pub(crate) alone: Vec<Vec<Configuration>>,
-    shared: Vec<Shared>,
-    parts: Vec<Parts>,
-}
-
-impl Columns {
-    /// All of a problem, whatever its demand.
-    ///
-    /// # Errors
-    /// If there are too many paths through a pipeline: in words.
-    pub(crate) fn new(problem: &Problem) -> Result<Self, String> {
-        let classes = 0..problem.classes.len();
-        let alone = |service| {
-            classes.clone().flat_map(move |class| configuration::alone(problem, service, class)).collect()
-        };
-        let alone: Vec<Vec<Configuration>> = problem.services.iter().map(alone).collect();
-        let mut shared = Vec::new();
-        if !problem.rounds.is_empty() {
-            for one in 0..problem.services.len() {
-                for other in one + 1..problem.services.len() {
-                    shared.extend(
-                        classes.clone().flat_map(|class| configuration::shared(problem, one, other, class)),
-                    );
-                }
-            }
-        }
-        let parts = problem
-            .pipelines
-            .iter()
-            .map(|pipeline| Parts::new(pipeline, problem))
-            .collect::<Result<_, _>>()?;
-        Ok(Self { alone, shared: configuration::worth_sharing(shared), parts })
-    }
-
-    /// Checks that the program can hold them.
-    ///
-    /// # Errors
-    /// If there are more: in words.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let count = self.alone.iter().map(Vec::len).sum::<usize>() + self.shared.len();
-        if count > MAX_COLUMNS {
-            return Err(format!(
-                "{count} ways to hold services on a device, must be at most {MAX_COLUMNS}: fewer variants, sizes of batches or rounds to share by"
-            ));
-        }
-        Ok(())
-    }
 }
 
 /// Devices that hold something, and what of it each variable is.

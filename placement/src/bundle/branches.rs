@@ -35,6 +35,9 @@ pub(super) struct Terms {
 impl Hosting<'_> {
     /// The bundle that loses least; not the least for sure if the search was cut off.
     pub(super) fn best(&self, prices: &[f64], counts: &[u32], effort: Effort) -> Found {
+        if self.switches {
+            return self.best_use(prices, counts, effort);
+        }
         self.best_within(&self.terms(prices, counts), FIRST, effort)
     }
 
@@ -68,7 +71,15 @@ impl Hosting<'_> {
 
     /// All that lose at most `limit`, one for each use, those that lose least first.
     pub(super) fn all(&self, prices: &[f64], counts: &[u32], limit: f64, effort: Effort) -> Found {
-        let mut found = self.search(&self.terms(prices, counts), Wanted::All, limit, effort);
+        if self.switches {
+            return self.uses(prices, counts, Wanted::All, limit, effort);
+        }
+        self.search_all(&self.terms(prices, counts), limit, effort)
+    }
+
+    /// The same by what is chosen item by item.
+    pub(super) fn search_all(&self, terms: &Terms, limit: f64, effort: Effort) -> Found {
+        let mut found = self.search(terms, Wanted::All, limit, effort);
         found.bundles.sort_by(|a, b| a.loss.total_cmp(&b.loss));
         found
     }

@@ -4,14 +4,20 @@
 //! which bundles chosen by themselves bound every plan; at these prices a plan loses what its bundles lose and what its unused devices
 //! cost. So the best plan is among the combinations of bundles none of which loses more than it: [`search`] lists them up to
 //! a limit, [`combine`] chooses, and the limit is raised until it is above the loss of the best. Whatever the limit, no plan loses less
-//! unless it has been listed, which is the bound that is told.
+//! unless it has been listed, which is the bound that is told. Where devices may turn from one variant to another, [`uses`] lists them
+//! instead, and [`fits`] tells where there is no plan at all.
 
 mod branches;
 mod combine;
+mod cover;
+mod fill;
+mod fits;
 mod prices;
 mod search;
 mod service;
 mod steps;
+mod tangent;
+mod uses;
 
 use std::time::Duration;
 
@@ -51,6 +57,8 @@ pub(crate) struct Solved {
     pub(crate) plan: Option<Hosted>,
     /// No plan is worth more; below zero if there is none for sure.
     pub(crate) bound: f64,
+    /// What a device of each class costs, where that was found.
+    pub(crate) prices: Vec<f64>,
 }
 
 /// The gap at which a plan counts as best, in points.
@@ -59,6 +67,8 @@ pub(crate) const GAP: f64 = 1e-6;
 const NODES: (u64, u64) = (20_000, 1_000_000_000);
 /// The same where any plan will do.
 const HURRIED: u64 = 200_000;
+/// What may be lost beyond the least before it is asked whether there is any plan, in points.
+const SOON: f64 = 0.1;
 /// The part of their price that devices cost where nobody else wants them.
 const CHEAP: f64 = 0.02;
 /// The part of the time in which a plan without variants beside others is looked for.
@@ -66,16 +76,16 @@ const PLAIN: u32 = 4;
 /// Bundles of a service, and uses of all so far, of which the first plans are made.
 const FEW: (usize, usize) = (400, 4_000);
 
-/// The best plan that is found within `time`, or the `first`; no worse than `start`, if one is known.
+/// The best plan that is found within `time`, or the `first`; no worse than that of `start`, if one is known.
 pub(crate) fn solve(
     demands: &[Demand<'_>],
     counts: &[u32],
     first: bool,
-    start: Option<&Hosted>,
+    start: Option<&Solved>,
     time: Duration,
 ) -> Solved {
     let end = Until::after(time);
-    let hostings: Vec<Hosting<'_>> = demands.iter().map(Hosting::new).collect();
+    let hostings: Vec<Hosting<'_>> = demands.iter().map(|demand| Hosting::new(demand, counts)).collect();
     // No plan is worth less than if all were answered by the least accurate.
     let least = |d: &Demand<'_>| {
         let accuracy = d.configurations.iter().map(|c| c.base.accuracy).fold(f64::INFINITY, f64::min);
@@ -83,11 +93,14 @@ pub(crate) fn solve(
     };
     let floor = demands.iter().map(least).sum::<f64>() - GAP;
     let plain = if start.is_none() { plain(demands, counts, end) } else { None };
-    let prices = prices::find(&hostings, counts, floor, end);
-    let mut solved = Solved { plan: None, bound: prices.bound };
+    let start = start.or(plain.as_ref());
+    let known = start.and_then(|start| start.plan.as_ref());
+    let near = start.filter(|_| known.is_some()).map(|start| start.prices.as_slice());
+    let prices = prices::find(&hostings, counts, near, floor, end);
+    let mut solved = Solved { plan: None, bound: prices.bound, prices: prices.of.clone() };
     if prices.bound >= floor && prices.least.iter().all(|loss| loss.is_finite()) {
         let round = Round { hostings: &hostings, counts, prices: &prices, floor, first, end };
-        solved.plan = start.or(plain.as_ref()).and_then(|plan| round.better(demands, plan));
+        solved.plan = known.and_then(|plan| round.better(demands, plan));
         round.improve(&mut solved);
     }
     if solved.plan.is_none() && (solved.bound < floor || prices.least.iter().any(|loss| loss.is_infinite())) {
@@ -97,7 +110,7 @@ pub(crate) fn solve(
 }
 
 /// A plan in which no variant stands beside another, which is soon found; none where none may.
-fn plain(demands: &[Demand<'_>], counts: &[u32], end: Until) -> Option<Hosted> {
+fn plain(demands: &[Demand<'_>], counts: &[u32], end: Until) -> Option<Solved> {
     let places = |demand: &Demand<'_>| -> Vec<usize> {
         let all = demand.configurations.iter().enumerate();
         all.filter(|(_, configuration)| configuration.better.is_none()).map(|(i, _)| i).collect()
@@ -118,14 +131,15 @@ fn plain(demands: &[Demand<'_>], counts: &[u32], end: Until) -> Option<Hosted> {
         configurations,
     });
     let without: Vec<Demand<'_>> = without.collect();
-    let plan = solve(&without, counts, false, None, end.left() / PLAIN).plan?;
+    let solved = solve(&without, counts, false, None, end.left() / PLAIN);
+    let plan = solved.plan?;
     let all = |((demand, places), counts): ((&Demand<'_>, &Vec<usize>), &Vec<u32>)| {
         let mut all = vec![0; demand.configurations.len()];
         places.iter().zip(counts).for_each(|(&place, &count)| all[place] = count);
         all
     };
     let counts = demands.iter().zip(&places).zip(&plan.counts).map(all).collect();
-    Some(Hosted { counts, ..plan })
+    Some(Solved { plan: Some(Hosted { counts, ..plan }), ..solved })
 }
 
 /// The search at given prices.
@@ -143,7 +157,7 @@ impl Round<'_> {
     fn improve(&self, solved: &mut Solved) {
         let mut least = self.prices.least.clone();
         let mut lists: Vec<Option<(f64, Found)>> = least.iter().map(|_| None).collect();
-        let (mut beyond, mut nodes, mut hurried) = (1e-3, NODES.0, false);
+        let (mut beyond, mut nodes, mut hurried, mut asked) = (1e-3, NODES.0, false, false);
         let mut best = solved.plan.as_ref().map_or(f64::INFINITY, |plan| self.prices.total - plan.value);
         loop {
             let sum: f64 = least.iter().sum();
@@ -186,6 +200,14 @@ impl Round<'_> {
             hurried |= !complete && (nodes >= NODES.1 || late);
             if done || self.end.is_over() || beyond > UNSERVED || (hurried && best.is_finite()) {
                 return;
+            }
+            // Where no plan is soon found there may be none.
+            if best.is_infinite() && !asked && (!complete || beyond > SOON) {
+                asked = true;
+                if !fits::may_fit(self.hostings, self.counts, self.end) {
+                    solved.bound = f64::NEG_INFINITY;
+                    return;
+                }
             }
             if complete || hurried {
                 (beyond, nodes) = (2.0 * beyond.max(limit - now), if hurried { HURRIED } else { nodes });

@@ -34,12 +34,19 @@ pub(super) struct Prices {
     pub(super) least: Vec<f64>,
 }
 
-/// The best prices that are found by `end`, or any that prove that no plan is worth `floor`.
-pub(super) fn find(hostings: &[Hosting<'_>], counts: &[u32], floor: f64, end: Until) -> Prices {
+/// The best prices that are found by `end`, or any that prove that no plan is worth `floor`; `near` may be close to them.
+pub(super) fn find(
+    hostings: &[Hosting<'_>],
+    counts: &[u32],
+    near: Option<&[f64]>,
+    floor: f64,
+    end: Until,
+) -> Prices {
     // Where devices cost nothing, a search has nothing to go by: first a price that all points there are pay together.
     let free = hostings.iter().map(|hosting| hosting.bound(&hosting.whole(), &vec![0.0; counts.len()]).1);
     let dear = free.sum::<f64>().abs() / counts.iter().map(|&count| f64::from(count)).sum::<f64>().max(1.0);
-    let (mut best, bundles) = at(hostings, counts, vec![dear; counts.len()], end);
+    let first = near.map_or_else(|| vec![dear; counts.len()], <[f64]>::to_vec);
+    let (mut best, bundles) = at(hostings, counts, first, end);
     let mut planes = Planes { counts, services: hostings.len(), known: Vec::new() };
     planes.add(hostings, bundles);
     let mut factor = 2.0;

@@ -1,7 +1,13 @@
 //! One service among prices: what it may host, and the linear bound on what that is worth.
 
+use std::cell::RefCell;
+
+use rustc_hash::FxHashMap;
+
 use super::Demand;
-use super::search::Bundle;
+use super::cover::{Cover, undominated};
+use super::search::{Bundle, Use};
+use super::uses::Known;
 use crate::configuration::{Configuration, serves_no_worse};
 use crate::promise::Keeping;
 use crate::quota::Shape;
@@ -33,6 +39,17 @@ impl Item {
         self.segments[0].capacity + self.segments[1].capacity
     }
 
+    /// What a device is worth where a request is worth `request`, and how much it serves for that.
+    pub(super) fn gains(&self, request: f64) -> (f64, f64) {
+        let [first, second] = &self.segments;
+        let of = |segment: &Segment| {
+            let gain = segment.slope - request;
+            if gain > 0.0 { (gain * segment.capacity, segment.capacity) } else { (0.0, 0.0) }
+        };
+        let (first, second) = (of(first), of(second));
+        (first.0 + second.0, first.1 + second.1)
+    }
+
     fn reward(&self) -> f64 {
         self.segments.iter().map(|segment| segment.capacity * segment.slope).sum()
     }
@@ -51,8 +68,17 @@ pub(super) struct Hosting<'a> {
     pub(super) helpers: Vec<usize>,
     /// What counts for the promise, by kind.
     pub(super) kinds: Vec<Vec<usize>>,
-    /// What may be of one queue, and what each counts there at most.
+    /// The items that may be of one queue with others.
+    pub(super) in_pools: Vec<usize>,
+    /// Which of them may be of the same, and what each counts there at most.
     pub(super) pools: Vec<Vec<(usize, f64)>>,
+    /// What a request is worth at least and at most.
+    pub(super) slopes: (f64, f64),
+    /// What keeps the promise by quotas.
+    pub(super) cover: Cover,
+    /// Whether a device may turn from one variant to another.
+    pub(super) switches: bool,
+    pub(super) seen: RefCell<FxHashMap<Use, Known>>,
 }
 
 /// What may be hosted together: helpers, and at most two kinds that count for the promise, or a pool.
@@ -91,27 +117,9 @@ pub(crate) fn segments(configuration: &Configuration, worth: f64) -> [(f64, f64)
     }
 }
 
-/// The kinds of which each is worth counting. Where of each configuration of a kind another kind has one of the same class that serves no
-/// worse and counts for as much, every plan may have that kind in its place: it is no more kinds, and keeps as much.
-fn undominated(kinds: Vec<Vec<usize>>, configurations: &[Configuration]) -> Vec<Vec<usize>> {
-    let stands_for = |a: usize, b: usize| {
-        let (a, b) = (&configurations[a], &configurations[b]);
-        serves_no_worse(a, b) && a.quota >= b.quota
-    };
-    let dominates = |a: &[usize], b: &[usize]| b.iter().all(|&of| a.iter().any(|&by| stands_for(by, of)));
-    let mut kept: Vec<Vec<usize>> = Vec::new();
-    for kind in kinds {
-        if !kept.iter().any(|other| dominates(other, &kind)) {
-            kept.retain(|other| !dominates(&kind, other));
-            kept.push(kind);
-        }
-    }
-    kept
-}
-
 impl<'a> Hosting<'a> {
-    /// Of a service.
-    pub(super) fn new(of: &'a Demand<'a>) -> Self {
+    /// Of a service that may have `counts` devices of each class.
+    pub(super) fn new(of: &'a Demand<'a>, counts: &[u32]) -> Self {
         let Demand { rate: demand, worth, configurations, .. } = *of;
         let item = |configuration: &Configuration| Item {
             class: configuration.class,
@@ -133,14 +141,36 @@ impl<'a> Hosting<'a> {
         };
         let all = 0..configurations.len();
         let stands_for = |a: usize, b: usize| serves_no_worse(&configurations[a], &configurations[b]);
+        let mut pools = of.pooled.as_ref().map_or_else(Vec::new, |keeping| keeping.pools(stands_for));
+        let mut in_pools: Vec<usize> = pools.iter().flatten().map(|(i, _)| *i).collect();
+        in_pools.sort_unstable();
+        in_pools.dedup();
+        for pool in &mut pools {
+            pool.retain(|(_, most)| *most > 0.0);
+            pool.iter_mut().for_each(|of| of.0 = in_pools.partition_point(|&i| i < of.0));
+        }
+        let items: Vec<Item> = configurations.iter().map(item).collect();
+        let kinds = undominated(kinds.into_iter().map(|(_, of)| of).collect(), configurations);
+        let of_kind = |of: &Vec<usize>| {
+            let mut classes: Vec<usize> = of.iter().map(|&i| items[i].class).collect();
+            classes.dedup();
+            (items[of[0]].quota, classes.iter().map(|&class| counts[class]).sum())
+        };
+        let slopes =
+            || items.iter().flat_map(|item| item.segments).filter(|of| of.capacity > 0.0).map(|of| of.slope);
         Self {
+            slopes: (slopes().fold(0.0, f64::min), slopes().fold(0.0, f64::max)),
+            cover: Cover::new(kinds.iter().map(of_kind)),
+            switches: configurations.iter().any(|of| of.better.is_some()),
+            seen: RefCell::default(),
             demand,
             promised: of.promised,
             pooled: of.pooled.as_ref(),
-            items: configurations.iter().map(item).collect(),
             helpers: all.clone().filter(|&i| !all.clone().any(|by| beaten(i, by))).collect(),
-            kinds: undominated(kinds.into_iter().map(|(_, of)| of).collect(), configurations),
-            pools: of.pooled.as_ref().map_or_else(Vec::new, |keeping| keeping.pools(stands_for)),
+            kinds,
+            items,
+            in_pools,
+            pools,
         }
     }
 
@@ -157,7 +187,7 @@ impl<'a> Hosting<'a> {
 
     /// The helpers, and what counts in a pool.
     pub(super) fn pool(&self, pool: usize) -> Branch {
-        self.beside_helpers(self.pools[pool].clone())
+        self.beside_helpers(self.pools[pool].iter().map(|&(at, most)| (self.in_pools[at], most)).collect())
     }
 
     fn beside_helpers(&self, counted: Vec<(usize, f64)>) -> Branch {

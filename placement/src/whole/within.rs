@@ -1,0 +1,174 @@
+//! Which columns a plan may have that is better than a known one: by the dual of the program without whole numbers.
+//!
+//! For any multipliers of demands and promises a device of each class is worth no more than the most that a column of its class is, and
+//! that bounds every plan. A plan with a column that is worth less by some amount is worth less than the bound by as much.
+
+use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, Problem as Program};
+
+use super::Columns;
+use crate::configuration::Configuration;
+use crate::problem::Problem;
+use crate::promise::Keeping;
+
+/// The most rounds of cutting planes: any multipliers bound.
+const ROUNDS: usize = 200;
+/// The most that a multiplier is, in points.
+const MOST: f64 = 1e6;
+/// How far the bound may be from the least one, in points.
+const ENOUGH: f64 = 1e-6;
+
+/// What a device serves with a post: of which service, which part of the demand, and what all of that is worth by it.
+type Serving = (usize, f64, f64);
+/// A line, and what it is used for, if for anything: a plane of the dual.
+type Plane = (usize, Option<Serving>);
+
+/// A column: its class, what it may serve, and for which part of a promise it counts at most.
+struct Line {
+    class: usize,
+    posts: Vec<Serving>,
+    counts: Vec<(usize, f64)>,
+}
+
+/// Multipliers of each service: of its demand and its promise.
+struct Multipliers {
+    requests: Vec<f64>,
+    promises: Vec<f64>,
+}
+
+impl Line {
+    /// What a device is worth with this column, and the post that it is best used for.
+    fn worth(&self, by: &Multipliers) -> (f64, Option<Serving>) {
+        let gain = |&(s, part, points): &Serving| part * (points - by.requests[s]);
+        let best = self.posts.iter().map(|post| (gain(post), Some(*post)));
+        let best = best.fold((0.0, None), |a, b| if b.0 > a.0 { b } else { a });
+        (best.0 + self.counts.iter().map(|&(s, counts)| by.promises[s] * counts).sum::<f64>(), best.1)
+    }
+}
+
+impl Columns {
+    /// A bound on all plans of services, and those of these columns that one which is worth more than `least` may have.
+    pub(crate) fn within(&self, problem: &Problem, least: f64) -> (f64, Option<Self>) {
+        let (alone, shared) = self.lines(problem);
+        let lines: Vec<&Line> = alone.iter().flatten().chain(&shared).collect();
+        let mut known: Vec<Plane> = Vec::new();
+        let mut best: Option<(f64, Multipliers, Vec<f64>)> = None;
+        for _ in 0..ROUNDS {
+            let Some((value, by)) = lowest(problem, &lines, &known) else { break };
+            let before = known.len();
+            let mut worth = vec![0.0f64; problem.classes.len()];
+            // Of each class and post's service the line that is worth most.
+            let mut most: Vec<Option<(f64, usize)>> =
+                vec![None; problem.classes.len() * (problem.services.len() + 1)];
+            for (i, line) in lines.iter().enumerate() {
+                let (own, post) = line.worth(&by);
+                worth[line.class] = worth[line.class].max(own);
+                let place = line.class * (problem.services.len() + 1) + post.map_or(0, |(s, ..)| s + 1);
+                if most[place].is_none_or(|(known, _)| own > known) {
+                    most[place] = Some((own, i));
+                }
+            }
+            for (_, i) in most.into_iter().flatten() {
+                let cut = (i, lines[i].worth(&by).1);
+                if !known.contains(&cut) {
+                    known.push(cut);
+                }
+            }
+            let devices =
+                worth.iter().zip(&problem.classes).map(|(worth, (_, count))| worth * f64::from(*count));
+            let bound =
+                by.requests.iter().sum::<f64>() + devices.sum::<f64>() - by.promises.iter().sum::<f64>();
+            if best.as_ref().is_none_or(|(known, ..)| bound < *known) {
+                best = Some((bound, by, worth));
+            }
+            let reached = best.as_ref().map_or(f64::INFINITY, |(known, ..)| *known);
+            if reached - value <= ENOUGH || known.len() == before {
+                break;
+            }
+        }
+        let Some((bound, by, worth)) = best else { return (f64::INFINITY, None) };
+        let may = |line: &Line| bound - (worth[line.class] - line.worth(&by).0) > least;
+        let of = |(all, lines): (&Vec<Configuration>, &Vec<Line>)| -> Vec<Configuration> {
+            all.iter().zip(lines).filter(|(_, line)| may(line)).map(|(of, _)| of.clone()).collect()
+        };
+        let shared = self.shared.iter().zip(&shared).filter(|(_, line)| may(line));
+        let shared = shared.map(|(of, _)| of.clone()).collect();
+        (
+            bound,
+            Some(Self { alone: self.alone.iter().zip(&alone).map(of).collect(), shared, parts: Vec::new() }),
+        )
+    }
+
+    /// All columns, of each service alone and of two.
+    fn lines(&self, problem: &Problem) -> (Vec<Vec<Line>>, Vec<Line>) {
+        let halves =
+            |s: usize| self.shared.iter().flat_map(move |of| of.of.iter().filter(move |(own, _)| *own == s));
+        // What each counts for at most, those alone before those that are shared.
+        let most = |(s, alone): (usize, &Vec<Configuration>)| {
+            let service = &problem.services[s];
+            let all: Vec<Configuration> =
+                alone.iter().cloned().chain(halves(s).map(|(_, of)| of.clone())).collect();
+            let promise = service.promise.as_ref();
+            promise
+                .map_or_else(|| vec![0.0; all.len()], |of| Keeping::new(of, service.deadline, &all).at_most())
+        };
+        let most: Vec<Vec<f64>> = self.alone.iter().enumerate().map(most).collect();
+        let line = |of: &[(usize, &Configuration, f64)]| {
+            let posts = of.iter().flat_map(|&(s, configuration, _)| {
+                let service = &problem.services[s];
+                let all = service.weight * service.demand / problem.worth();
+                let demanded = service.demand > 0.0;
+                let post = move |post: crate::configuration::Post| {
+                    (s, post.peak / service.demand, all * post.accuracy)
+                };
+                configuration.posts().filter(move |_| demanded).map(post)
+            });
+            let counts = of.iter().filter(|(.., most)| *most > 0.0).map(|&(s, _, most)| (s, most));
+            Line { class: of[0].1.class, posts: posts.collect(), counts: counts.collect() }
+        };
+        let of = |(s, all): (usize, &Vec<Configuration>)| -> Vec<Line> {
+            all.iter().zip(&most[s]).map(|(of, &most)| line(&[(s, of, most)])).collect()
+        };
+        let alone: Vec<Vec<Line>> = self.alone.iter().enumerate().map(of).collect();
+        let mut next: Vec<usize> = self.alone.iter().map(Vec::len).collect();
+        let both = |of: &crate::configuration::Shared| {
+            let half = |i: usize, next: &mut Vec<usize>| {
+                let (s, configuration) = &of.of[i];
+                next[*s] += 1;
+                (*s, configuration, most[*s][next[*s] - 1])
+            };
+            let (one, other) = (half(0, &mut next), half(1, &mut next));
+            line(&[one, other])
+        };
+        let shared = self.shared.iter().map(both).collect();
+        (alone, shared)
+    }
+}
+
+/// The multipliers that bound best by the lines that are known, and that bound.
+fn lowest(problem: &Problem, lines: &[&Line], known: &[Plane]) -> Option<(f64, Multipliers)> {
+    let mut program = Program::new(OptimizationDirection::Minimize);
+    let demanded = |s: usize| if problem.services[s].demand > 0.0 { 1.0 } else { 0.0 };
+    let promised = |s: usize| problem.services[s].promise.is_some();
+    let services = 0..problem.services.len();
+    let requests: Vec<_> = services.clone().map(|s| program.add_var(demanded(s), (-MOST, MOST))).collect();
+    let most = |s: usize| if promised(s) { MOST } else { 0.0 };
+    let promises: Vec<_> = services.map(|s| program.add_var(-1.0, (0.0, most(s)))).collect();
+    let worth: Vec<_> = problem
+        .classes
+        .iter()
+        .map(|(_, count)| program.add_var(f64::from(*count), (0.0, f64::INFINITY)))
+        .collect();
+    for (i, post) in known {
+        let mut row = LinearExpr::empty();
+        row.add(worth[lines[*i].class], 1.0);
+        lines[*i].counts.iter().for_each(|&(s, counts)| row.add(promises[s], -counts));
+        if let Some((s, part, _)) = post {
+            row.add(requests[*s], *part);
+        }
+        program.add_constraint(row, ComparisonOp::Ge, post.map_or(0.0, |(_, part, points)| part * points));
+    }
+    let solution = program.solve().ok()?.into_solution().ok()?;
+    let values = |of: &[microlp::Variable]| of.iter().map(|&of| solution.var_value(of)).collect();
+    let by = Multipliers { requests: values(&requests), promises: values(&promises) };
+    Some((solution.objective(), by))
+}
