@@ -386,7 +386,7 @@ impl Scheduler {
     fn pass_marks_back(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) {
         let kind = self.pool.kind(worker);
         let full = kind.workers.batch;
-        let lost = self.config.reserve() + self.guest.map_or(Span::ZERO, |guest| guest.margin);
+        let lost = self.reserve + self.guest.map_or(Span::ZERO, |guest| guest.margin);
         let first = self.waiting.before(DEMOTED, now + kind.time + lost).max(skip[DEMOTED]);
         if self.waiting.class(DEMOTED).len() - first > full / 2 {
             return;

@@ -186,7 +186,7 @@ fn kinds_come_and_go_with_a_reload_and_no_request_is_lost() {
     let more = format!("{slow}count = 2\n");
     let place = Deployment::new(lanes(slow));
     place.succeed(&["profile", "--quick", "--samples", "10"]);
-    place.set_bounds_by(|usual| usual + 10);
+    place.set_all_bounds(18);
     place.configure(lanes(""));
     let daemon = place.serve();
     let mut listener = Listener::new(&daemon);
