@@ -42,7 +42,7 @@ const AGAIN: &str = "below again";
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Seconds of load in the first act, and half as many in the second, shared by three phases each; profiling and recovery come on top
-    #[arg(long, default_value_t = 50.0)]
+    #[arg(long, default_value_t = 24.0)]
     seconds: f64,
     /// The manifest of the shipped models
     #[arg(long, value_name = "PATH", default_value = "models/manifest.toml")]
