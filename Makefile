@@ -13,8 +13,8 @@ OLDEST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 all: $(WEIR)
 
-## demo: serve the shipped models under a computed promise, overload them, recover, read scenes as a whole; about two minutes
-# As the tests are built, where the engine is optimised too: that compiles in half the time, and `make test` has it then.
+## demo: serve the shipped models under a computed promise, overload them, recover, read scenes as a whole; less than a minute
+# As the tests are built, where the engine is optimised too: that compiles in less time, and `make test` has it then.
 demo: deps
 	$(CARGO) build --bin weir --bin weir-lab
 	target/debug/weir demo
