@@ -25,7 +25,9 @@ pub(super) struct Tree<'a> {
 pub(super) fn read<'a>(text: &'a str, problems: &mut Problems<'_>) -> (Option<raw::File>, Tree<'a>) {
     let (mut document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
-        problems.add(begin(error), error.message());
+        let key = error.span().and_then(|span| text.get(span)).filter(|_| error.message() == "duplicate key");
+        let told = key.map_or_else(|| error.message().into(), |key| format!("{key} is there already"));
+        problems.add(begin(error), told);
     }
     let mut whole = errors.is_empty();
     let mut left_out: Vec<(usize, String)> = Vec::new();

@@ -413,6 +413,8 @@ fn what_misses_a_part_that_it_must_have_is_told_with_all_else_that_can_be_read()
             ),
         "{found:?}"
     );
+    let found = wrong("deadline = \"50ms\"", "deadline = \"50ms\"\ndeadline = \"60ms\"");
+    assert_eq!(found, ["10: deadline is there already"]);
     let found = wrong("deadline = \"50ms\"", "deadline = \"50ms\nqueue = ");
     assert!(!found.is_empty() && found[0].starts_with("9: "), "{found:?}");
 }
