@@ -10,9 +10,10 @@ use std::rc::Rc;
 
 use harness::choices::{Choices, exhaust};
 use harness::{Dice, earliest, instances};
-use oracle::sharing::Shared;
+use oracle::sharing::{Service, Shared};
+use oracle::{Bound, Stream};
 use rt_core::{Cause, Instant, SafeModeConfig, Severity, Span, StreamId, StreamSpec};
-use shared::{Run, admitted, streams};
+use shared::{Run, admission, admitted, streams};
 
 /// How long it lasts until all is well again.
 const CLEAN: u64 = 12;
@@ -26,14 +27,14 @@ fn severity(run: &Run, service: usize) -> Severity {
     run.device.service(service).safe_mode().severity()
 }
 
-/// A run in which a batch of the first service has taken so much `more` than it may, twice, and the others' promises hold again: it is
+/// A run with somebody who sends what nothing is promised for to the first service and to the last, in which a batch of the first service has taken so much `more` than it may, twice, and the others' promises hold again: it is
 /// still demoted, for it is to keep its time for longer than they. From then on `time` says whether a batch of it takes as long.
 fn harmed(
     shared: &Shared,
     margin: u64,
     more: u64,
     time: impl Fn() -> bool + 'static,
-) -> (Run, Vec<(usize, StreamSpec, StreamId)>, StreamId) {
+) -> (Run, Vec<(usize, StreamSpec, StreamId)>, [StreamId; 2]) {
     let slow = Rc::new(Cell::new(true));
     let now = Rc::clone(&slow);
     let guards = vec![0; shared.services.len()];
@@ -42,11 +43,11 @@ fn harmed(
     });
     let streams = streams(shared);
     let added: Vec<_> = streams.into_iter().map(|(s, spec)| (s, spec.clone(), run.add(s, spec))).collect();
-    let stranger = run.add(0, StreamSpec::best_effort());
+    let strangers = [0, shared.services.len() - 1].map(|s| run.add(s, StreamSpec::best_effort()));
     let others = 1..shared.services.len();
     for _ in 0..2 {
         assert!(!run.demoted[0]);
-        run.arrive(0, stranger);
+        run.arrive(0, strangers[0]);
         run.settle();
         run.drain();
         assert!(run.demoted[0] && others.clone().all(|s| severity(&run, s) == Severity::Safe), "{shared:?}");
@@ -57,7 +58,7 @@ fn harmed(
     }
     slow.set(false);
     run.steady = true;
-    (run, added, stranger)
+    (run, added, strangers)
 }
 
 /// Whoever sends whenever: the first service goes on as slowly as it was seen to, or keeps its time.
@@ -66,11 +67,11 @@ fn search(
     (margin, more): (u64, u64),
     ticks: u64,
     choices: &Rc<RefCell<Choices>>,
-) -> [usize; 3] {
+) -> [usize; 4] {
     let slow = Rc::clone(choices);
     let searching = Rc::new(Cell::new(false));
     let on = Rc::clone(&searching);
-    let (mut run, streams, stranger) =
+    let (mut run, streams, strangers) =
         harmed(shared, margin, more, move || on.get() && slow.borrow_mut().choose(2) == 0);
     searching.set(true);
     let (missed, began, demoted) = (run.missed.len(), run.now, run.demoted[0]);
@@ -81,12 +82,13 @@ fn search(
             let bounds = |k: usize| streams[k].1.arrivals().expect("declared").bounds();
             let mut open: Vec<_> =
                 (0..streams.len()).filter(|&k| earliest(&history[k], bounds(k), now) == now).collect();
-            open.push(streams.len());
+            open.extend([streams.len(), streams.len() + 1]);
             let choice = choices.borrow_mut().choose(open.len() as u64 + 1) as usize;
             match choice.checked_sub(1).map(|index| open[index]) {
                 None => break,
-                Some(k) if k == streams.len() => {
-                    run.arrive(0, stranger);
+                Some(k) if k >= streams.len() => {
+                    let stranger = k - streams.len();
+                    run.arrive([0, shared.services.len() - 1][stranger], strangers[stranger]);
                     run.settle();
                     break;
                 }
@@ -104,13 +106,14 @@ fn search(
     // What harms the others is announced: they miss nothing without a word.
     let unwarned = run.missed[missed..].iter().find(|&&(_, _, warned)| !warned);
     assert_eq!(unwarned, None, "{more} beyond {margin}: {shared:?}: {history:?}");
-    [run.alone, usize::from(demoted), run.served.iter().sum()]
+    let beside = if shared.workers > 1 { run.alone } else { 0 };
+    [run.alone, beside, usize::from(demoted), run.served.iter().sum()]
 }
 
 #[test]
 fn over_every_short_sequence_nobody_is_harmed_by_a_service_that_is_demoted() {
     for turns in [false, true] {
-        let (mut dice, mut depths, mut sums) = (Dice(21), 0, [0; 3]);
+        let (mut dice, mut depths, mut sums) = (Dice(21), 0, [0; 4]);
         let count = instances(16);
         for _ in 0..count {
             let (shared, margin) = admitted_several(&mut dice, turns);
@@ -120,7 +123,10 @@ fn over_every_short_sequence_nobody_is_harmed_by_a_service_that_is_demoted() {
                 sums.iter_mut().zip(found).for_each(|(sum, more)| *sum += more);
             });
         }
-        println!("turns {turns}: {} ticks exhausted on average, {sums:?}", depths as f64 / count as f64);
+        println!(
+            "turns {turns}: {} ticks exhausted on average, long ones, of them beside others, demoted, served: {sums:?}",
+            depths as f64 / count as f64
+        );
         assert!(sums.iter().all(|&sum| sum > 100), "{sums:?}");
     }
 }
@@ -146,7 +152,7 @@ fn the_promises_of_the_others_come_back_while_a_service_stays_slow_and_its_own_o
             let more = margin + dice.within(1, 8);
             let slow = Rc::new(Cell::new(false));
             let is = Rc::clone(&slow);
-            let (mut run, mut streams, stranger) = harmed(&shared, margin, more, move || is.get());
+            let (mut run, mut streams, strangers) = harmed(&shared, margin, more, move || is.get());
             slow.set(true);
             let (missed, told, began) = (run.missed.len(), run.causes.len(), run.now);
             let mut history = vec![Vec::new(); streams.len()];
@@ -154,9 +160,11 @@ fn the_promises_of_the_others_come_back_while_a_service_stays_slow_and_its_own_o
             for now in began..began + 400 {
                 slow.set(now < began + 200);
                 run.advance(now, dice.within(0, 1) == 0);
-                if dice.within(0, 3) == 0 {
-                    run.arrive(0, stranger);
-                    run.settle();
+                for (s, stranger) in [0, shared.services.len() - 1].into_iter().zip(strangers) {
+                    if dice.within(0, 3) == 0 {
+                        run.arrive(s, stranger);
+                        run.settle();
+                    }
                 }
                 for (k, (s, spec, id)) in streams.iter_mut().enumerate() {
                     let bounds = spec.arrivals().expect("declared").bounds();
@@ -214,4 +222,33 @@ fn who_harms_again_waits_longer_a_device_that_takes_over_goes_on_with_it_and_an_
     run.device.service_mut(1).clear_safe_mode(now);
     run.settle();
     assert_eq!((demoted(&run), severity(&run, 1)), ([false; 2], Severity::Normal));
+}
+
+/// Two workers, and a service of which two at once are promised something. Batches of another take 30 where up to 2 are allowed for: one
+/// of them may run where one worker is enough for what is promised, and none where both are needed; what nothing is promised for keeps the other.
+#[test]
+fn a_batch_of_any_length_runs_on_a_worker_that_the_others_can_do_without_and_one_at_a_time() {
+    for (deadline, enough) in [(4, false), (6, true)] {
+        let bounds = vec![Bound::Window { count: 2, length: 12 }];
+        let line = Stream { bounds, constraints: vec![(0, 1)] };
+        let service = |deadline, streams| Service { streams, batch: 1, time: 2, deadline, turn: 1 };
+        let services = vec![service(40, vec![]), service(deadline, vec![line])];
+        let (late, overrun, stall, window) = (0, 0, 0, rt_core::MAX_SPAN.as_nanos());
+        let shared = Shared { services, workers: 2, longest: 2, turns: false, late, overrun, stall, window };
+        let binding = admission(&shared).expect("admitted").binding.expect("promised");
+        let margin = u64::try_from(binding.margin()).expect("admitted");
+        let (mut run, streams, strangers) = harmed(&shared, margin, 28, || true);
+        for _ in 0..2 {
+            run.arrive(0, strangers[0]);
+            run.arrive(1, strangers[1]);
+            run.settle();
+        }
+        assert_eq!(run.alone, usize::from(enough), "deadline {deadline}");
+        for _ in 0..2 {
+            run.arrive(1, streams[0].2);
+            run.settle();
+        }
+        run.drain();
+        assert_eq!(run.missed.iter().filter(|&&(_, _, warned)| !warned).count(), 0, "deadline {deadline}");
+    }
 }

@@ -111,15 +111,23 @@ impl Device {
 
     /// How long a batch may take that goes before what is mandatory and waits; 0 if that is below `least`.
     fn longest_ahead(&mut self, now: Instant, least: Span) -> Span {
+        // What stalls have taken of it is not known.
+        if self.crew.count() > 1 && self.crew.runs_a_longer(self.longest) {
+            return Span::ZERO;
+        }
         let (Some(spare), Some(shield)) = (self.asked(now), &mut self.shield) else { return Span::ZERO };
         shield.longest(now, &self.schedulers, spare, least)
     }
 
-    /// How long a batch may take where nothing mandatory waits, longer than any: at most the last of these, and 0 if that is below the
-    /// first.
-    pub(super) fn longest_alone(&mut self, now: Instant, limits: (Span, Span)) -> Span {
+    /// How long a batch of `service`, which is demoted, may take where nothing mandatory waits, longer than any: at most the last of
+    /// these, and 0 if that is below the first. Of several workers one may have such a batch, if the others can do without.
+    pub(super) fn longest_alone(&mut self, now: Instant, service: usize, limits: (Span, Span)) -> Span {
         let (Some(spare), Some(shield)) = (self.asked(now), &mut self.shield) else { return Span::ZERO };
-        shield.longest_alone(now, &self.schedulers, spare, limits)
+        if self.crew.count() == 1 {
+            return shield.longest_alone(now, &self.schedulers, spare, limits);
+        }
+        let kept = shield.margin_on_fewer(service).is_some_and(|margin| spare.excess <= margin);
+        if kept && !self.crew.runs_a_longer(self.longest) { limits.1 } else { Span::ZERO }
     }
 
     /// What is to be left to the workers, where the shield may be asked at all.

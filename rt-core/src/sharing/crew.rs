@@ -95,6 +95,11 @@ impl Crew {
         self.stalls.as_mut().is_some_and(|stalls| stalls.explains(started, due, now))
     }
 
+    /// How many there are, lost ones among them.
+    pub(super) fn count(&self) -> usize {
+        self.running.len()
+    }
+
     #[inline]
     pub(super) fn first_free(&self) -> Option<WorkerId> {
         if self.free_count > 0 { self.free.first() } else { None }
@@ -193,9 +198,14 @@ impl Crew {
         let kept = self.excess(now) <= margin;
         if kept {
             self.after = margin;
-            self.count_on(margin.min(self.margin));
+            self.keep_to(margin);
         }
         kept
+    }
+
+    /// Until what is there has ended batches may run over by `margin` at most.
+    pub(super) fn keep_to(&mut self, margin: Span) {
+        self.count_on(margin.min(self.margin));
     }
 
     fn count_on(&mut self, margin: Span) {
@@ -213,7 +223,8 @@ impl Crew {
             }
             taken = taken + running.due.since(now);
         }
-        (excess <= self.margin).then(|| Spare { taken, over: self.margin.saturating_sub(excess) })
+        let over = self.margin.saturating_sub(excess);
+        (excess <= self.margin).then_some(Spare { taken, over, excess })
     }
 
     /// By how much batches may run over in all.
@@ -331,6 +342,11 @@ impl Crew {
             now <= running.due && running.due.since(now) + lost <= longest
         };
         self.running.iter().flatten().all(prompt)
+    }
+
+    /// Whether a batch runs that was to take more than `longest`. Linear in the workers.
+    pub(super) fn runs_a_longer(&self, longest: Span) -> bool {
+        self.running.iter().flatten().any(|running| running.due.since(running.started) > longest)
     }
 
     /// Whether more has run over than may, and is not forgotten.

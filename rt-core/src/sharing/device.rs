@@ -453,8 +453,9 @@ impl Device {
         if background {
             let reckoned = self.schedulers[service].reckon(time);
             self.used[service] = self.used[service] + reckoned;
-            // Who comes now is in no line of a batch that long.
-            self.ahead |= reckoned > self.longest;
+            if reckoned > self.longest {
+                self.began_a_longer(service);
+            }
             return Some(Ok(self.started(now, worker, service, reckoned)));
         }
         Some(Ok(self.started(now, worker, service, time)))

@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 use super::horizon::{Ceiling, Repeat};
 use super::margin::{Front, Keys, Lines};
 use super::sweep::{Both, Look, Rises, Shift, Sweep};
-use super::{Asked, Demands, Reference, SharedAdmission, SharedBinding, Sharing, SharingError};
+use super::{Asked, Demands, FEW_POINTS, Reference, SharedAdmission, SharedBinding, Sharing, SharingError};
 use crate::growth::Envelope;
 use crate::time::Span;
 
@@ -47,8 +47,16 @@ pub(super) fn admit(
     Ok(SharedAdmission { start_within, binding })
 }
 
-/// So many distances are looked at before other times to begin in are tried, which may be quicker to see through.
-const FEW_POINTS: u64 = 1 << 12;
+/// The line with the smallest margin if requests begin `within` such times; none if no margin is below what is `asked`.
+pub(super) fn tightest(
+    sharing: &Sharing,
+    demands: &[Demands],
+    within: &[Span],
+    asked: Asked,
+) -> Result<Option<SharedBinding>, SharingError> {
+    Test::new(sharing, demands, asked.points).tightest(within, asked.below)
+}
+
 /// So often these are raised.
 const MAX_RAISES: usize = 32;
 

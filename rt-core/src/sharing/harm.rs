@@ -69,8 +69,18 @@ impl Device {
         let length = match most <= self.longest {
             true => most,
             false if !self.schedulers.iter().enumerate().any(promised) => most,
-            false => self.longest.max(self.longest_alone(now, (least, most))),
+            false => self.longest.max(self.longest_alone(now, service, (least, most))),
         };
         self.schedulers[service].allow(length)
+    }
+
+    /// A batch of a service that is demoted has begun that is longer than any.
+    #[cold]
+    pub(super) fn began_a_longer(&mut self, service: usize) {
+        // Who comes now is in no line of a batch that long.
+        self.ahead = true;
+        if let Some(margin) = self.shield.as_ref().and_then(|shield| shield.margin_on_fewer(service)) {
+            self.crew.keep_to(margin);
+        }
     }
 }

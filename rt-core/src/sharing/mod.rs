@@ -213,6 +213,8 @@ type Demands<'a> = Vec<(Density, &'a ArrivalCurve)>;
 
 /// The most distances that a test looks at, all references together.
 const MAX_POINTS: u64 = 1 << 20;
+/// So many are looked at where an answer is to come soon.
+const FEW_POINTS: u64 = 1 << 12;
 
 /// What a test is asked for.
 #[derive(Clone, Copy)]
@@ -265,6 +267,27 @@ impl Sharing {
         }?;
         self.check_stalls(&demands)?;
         Ok(admission)
+    }
+
+    /// Of each service: the margin for overruns, at most that of the admission, with which all that the others are promised begins within the
+    /// same times on one worker less, if nothing of it is mandatory; `None` if it does not, or that is not soon seen.
+    fn margins_on_fewer(&self, demands: &[Demands], admission: &SharedAdmission) -> Vec<Option<Span>> {
+        let fewer = Self { workers: self.workers - 1, ..self.clone() };
+        let margin = admission.overrun_margin();
+        let asked = Asked { below: margin.as_nanos().into(), points: FEW_POINTS };
+        let without = |service: usize| {
+            let mut others = demands.to_vec();
+            others[service].clear();
+            fewer.check().and_then(|()| fewer.check_rate(&others)).ok()?;
+            let tightest = match self.rule {
+                Rule::Earliest => earliest::tightest(&fewer, &others, &admission.start_within, asked).ok()?,
+                Rule::Turns => turns::admit(&fewer, &others, asked).ok()?.binding,
+            };
+            fewer.check_stalls(&others).ok()?;
+            let left = tightest.map_or(Ok(margin), |line| u64::try_from(line.margin()).map(Span::from_nanos));
+            left.ok()
+        };
+        (0..demands.len()).map(without).collect()
     }
 
     /// Of each service: the latest start, counted from the arrival, with which an answer is in time.

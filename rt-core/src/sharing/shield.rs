@@ -63,6 +63,8 @@ pub(super) struct Spare {
     pub(super) taken: Span,
     /// By how much batches may yet run over in all.
     pub(super) over: Span,
+    /// By how much they have.
+    pub(super) excess: Span,
 }
 
 /// What it knows of a service.
@@ -71,6 +73,8 @@ struct Service {
     of: SharedService,
     pace: Pace,
     counted: Counted,
+    /// If it is demoted: the margin for overruns with which the promises of the others hold on one worker less, if they do.
+    fewer: Option<Span>,
     /// Who may send, and when.
     coming: Coming,
     /// Mandatory requests that wait; those that were looked at; and of those the ones that wait.
@@ -90,8 +94,13 @@ impl Sharing {
         let demands: Vec<Demands> =
             streams.iter().map(|of| of.iter().filter_map(StreamSpec::demand).collect()).collect();
         let sooner = self.latest_starts().into_iter().zip(&admission.start_within);
-        let service = |(&of, demands): (&SharedService, &Demands)| Service {
+        let fewer = match self.workers {
+            1 => alloc::vec![None; demands.len()],
+            _ => self.margins_on_fewer(&demands, admission),
+        };
+        let service = |((&of, demands), fewer): ((&SharedService, &Demands), Option<Span>)| Service {
             of,
+            fewer,
             pace: Pace::new(&of, demands),
             counted: Counted::new(demands),
             coming: Coming::new(demands.len()),
@@ -108,7 +117,7 @@ impl Sharing {
             workers: self.workers as u64,
             early: sooner.map(|(latest, &within)| latest.saturating_sub(within)).max().unwrap_or(Span::ZERO),
             apart: most.saturating_mul(self.workers as u64 - 1),
-            services: self.services.iter().zip(&demands).map(service).collect(),
+            services: self.services.iter().zip(&demands).zip(fewer).map(service).collect(),
             due: Earliest::new(self.services.len()),
         }
     }
@@ -165,8 +174,14 @@ impl SharedShield {
         }
     }
 
-    /// The same where nothing mandatory waits, of a batch that may be longer than any: then what comes while it runs must be in time,
-    /// whenever it does. With several workers none may be: the others may begin what is short and followed while it runs.
+    /// The margin for overruns while a worker runs a batch of this service, which is demoted, however long that takes; `None` if the
+    /// promises of the others need that worker.
+    pub(super) fn margin_on_fewer(&self, service: usize) -> Option<Span> {
+        self.services[service].fewer
+    }
+
+    /// As [`SharedShield::longest`] where nothing mandatory waits, of a batch that may be longer than any, on the only worker: then
+    /// what comes while it runs must be in time, whenever it does.
     pub(super) fn longest_alone(
         &mut self,
         now: Instant,
@@ -174,9 +189,6 @@ impl SharedShield {
         spare: Spare,
         limits: (Span, Span),
     ) -> Span {
-        if self.workers > 1 {
-            return Span::ZERO;
-        }
         for of in &mut self.services {
             (of.waiting, of.looked, of.taken) = (0, 0, 0);
         }
