@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use weir_os::pipe::say;
 
-use super::{print_levers, print_profiled, times_json};
+use super::json::times_json;
+use super::{print_levers, print_profiled};
 use crate::plan::{KindPlan, RatePlan, ServicePlan};
 
 /// The workers of each kind, and what each means for the promise.

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use weir_engine::{ModelSpec, TensorSpec};
 use weir_os::pipe::say;
 
-use super::{declared, print_levers, print_profiled, print_standings, rate_json, stalls_json, times_json};
+use super::json::{rate_json, stalls_json, times_json};
+use super::{declared, print_levers, print_profiled, print_standings};
 use crate::config::{ServiceConfig, StageConfig};
 use crate::models::{reply, run_singly};
 use crate::plan::{Carried, PipelinePlan, RatePlan, ServicePlan, StagePlan, VariantPlan};
