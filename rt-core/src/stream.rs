@@ -364,10 +364,12 @@ impl Stream {
         }
         let held = held.map(|(level, alarm)| (level.min(self.spec.levels().len()), alarm));
         let (before, own) = (ladder.level(), ladder.alarm);
-        if let Some(until) =
-            ladder.hold_to(now, held, self.counts.arrived, police).filter(|&until| until > now)
-        {
-            self.suspended = self.suspended.or(own.map(|alarm| Suspended { alarm, until, free: until }));
+        let until = ladder.hold_to(now, held, self.counts.arrived, police).filter(|&until| until > now);
+        if let Some((alarm, until)) = own.zip(until) {
+            // Whatever else suspends it may be over sooner.
+            let suspended = self.suspended.get_or_insert(Suspended { alarm, until, free: until });
+            suspended.until = suspended.until.max(until);
+            suspended.free = suspended.free.max(until);
         }
         let level = ladder.level();
         if before != level {

@@ -12,6 +12,7 @@ use harness::choices::{Choices, exhaust};
 use harness::{Dice, earliest, instances};
 use oracle::sharing::{Service, Shared};
 use oracle::{Bound, Stream};
+use rt_core::sharing::SharingError;
 use rt_core::{Cause, Instant, SafeModeConfig, Severity, Span, StreamId, StreamSpec};
 use shared::{Run, admission, admitted, streams};
 
@@ -251,4 +252,55 @@ fn a_batch_of_any_length_runs_on_a_worker_that_the_others_can_do_without_and_one
         run.drain();
         assert_eq!(run.missed.iter().filter(|&&(_, _, warned)| !warned).count(), 0, "deadline {deadline}");
     }
+}
+
+/// Declared stalls of its batches are none of its own: they neither keep it from being promised again, however rarely that would leave
+/// it in peace for long enough, nor make its batches count as longer.
+#[test]
+fn a_service_that_keeps_its_time_but_for_declared_stalls_is_promised_again() {
+    for (turns, lasts) in [(false, 1), (true, 1), (false, 4), (true, 4)] {
+        let (shared, margin) = stalling(turns);
+        let window = shared.window + u64::from(shared.stall);
+        let span = Span::from_nanos(lasts * window);
+        let safe_mode = SafeModeConfig { hold: span, clean: span, latch: false };
+        let slow = Rc::new(Cell::new(true));
+        let is = Rc::clone(&slow);
+        let mut run = Run::lasting(&shared, (&[0, 0], safe_mode), margin, move |service, bound| {
+            if service == 0 && is.get() { bound + margin + 3 } else { bound }
+        });
+        let stream = streams(&shared).pop().expect("one").1;
+        let promised = run.add(1, stream);
+        let stranger = run.add(0, StreamSpec::best_effort());
+        run.arrive(0, stranger);
+        run.settle();
+        run.drain();
+        slow.set(false);
+        assert!(run.demoted[0]);
+        let began = run.now + 10;
+        run.stalls =
+            (0..20).map(|nth| began + nth * window).map(|at| (at, at + u64::from(shared.stall))).collect();
+        for now in run.now..began + 20 * window {
+            run.advance(now, true);
+            run.arrive(0, stranger);
+            if now % 60 == 0 {
+                run.arrive(1, promised);
+            }
+            run.settle();
+        }
+        assert!(run.stalled > 10 && run.missed.is_empty(), "{:?}", run.missed);
+        assert!(!run.demoted[0], "{:?}", run.causes);
+    }
+}
+
+/// Two services on one worker, of which the second is promised something, with stalls as rare as they must be.
+fn stalling(turns: bool) -> (Shared, u64) {
+    let stream = Stream { bounds: vec![Bound::Window { count: 1, length: 60 }], constraints: vec![(0, 1)] };
+    let service = |streams| Service { streams, batch: 1, time: 2, deadline: 10, turn: 1 };
+    let services = vec![service(Vec::new()), service(vec![stream])];
+    let mut shared =
+        Shared { services, workers: 1, longest: 2, turns, late: 0, overrun: 0, stall: 2, window: 3 };
+    let Err(SharingError::Stalls { needed, .. }) = admission(&shared) else { panic!("too often") };
+    shared.window = needed.as_nanos();
+    let margin = admission(&shared).expect("admitted").binding.expect("something is promised").margin();
+    (shared, u64::try_from(margin).expect("admitted"))
 }

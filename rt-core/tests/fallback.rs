@@ -12,8 +12,8 @@ use harness::load::{QUICK, ns, stretch};
 use harness::{Dice, Harness, config, earliest, fallbacks, instances, system, violates_any};
 use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Fallbacks, Instant,
-    Joined, LatencyProfile, Level, MissReason, Newcomer, Outcome, Resolution, SchedulerConfig, Severity,
-    Shield, StreamId, StreamSpec, StreamState, Workers, longer,
+    Joined, LatencyProfile, Level, MissReason, Newcomer, Outcome, Resolution, SafeModeConfig,
+    SchedulerConfig, Severity, Shield, StreamId, StreamSpec, StreamState, Workers, longer,
 };
 
 fn set(m: u32, k: u32) -> ConstraintSet {
@@ -479,4 +479,52 @@ fn safe_mode_is_left_at_once_after_half_as_long_again_and_not_after_more() {
         assert_eq!(harness.scheduler.safe_mode().severity(), Severity::Normal);
         assert_eq!(harness.scheduler.fallen(), None);
     }
+}
+
+/// Also where nothing else happens at that instant, and beside it the promise to a stream is suspended for longer.
+#[test]
+fn the_way_back_is_told_at_once_and_a_suspension_beside_it_ends_in_time() {
+    let (mut harness, id) = two();
+    harness.advance_to(10);
+    harness.lose(0);
+    harness.ready(0);
+    harness.advance_to(500);
+    // It was read later than it may be.
+    harness.arrive_sent(id, 499);
+    harness.advance_to(3_000);
+    let told: Vec<_> =
+        harness.events.iter().map(|(at, event)| (*at, matches!(event, Event::SafeMode(_)))).collect();
+    assert_eq!(told, [(10, true), (10, true), (500, false), (1_010, true), (1_500, false)]);
+    assert_eq!(harness.scheduler.safe_mode().severity(), Severity::Normal);
+    assert_eq!(harness.scheduler.suspensions().1, 0);
+}
+
+/// A stream at a weaker level for its own excess, to which nothing is promised for a moment for something else, is promised nothing until
+/// what it sent too much of is over.
+#[test]
+fn who_sent_too_much_waits_for_that_though_something_else_was_over_before() {
+    let span = ns(10);
+    let config = config(&[2], 1, 2, 7, Dispatch::Eager);
+    let safe_mode = SafeModeConfig { hold: span, clean: span, latch: false };
+    let config = SchedulerConfig { guard: ns(1), safe_mode, ..config };
+    let spec = ladder((0, 1), (3, 100), &[(1, 2)]);
+    let mut harness = Harness::new(config.clone(), |_, bound| bound);
+    let id = harness.add(spec.clone());
+    harness.scheduler.set_fallbacks(Instant::ZERO, fallbacks(&config, [&spec]));
+    let state = |harness: &Harness| harness.scheduler.stream_state(id).expect("there").0;
+    (0..4).for_each(|_| _ = harness.arrive(id));
+    harness.advance_to(50);
+    assert_eq!(state(&harness), StreamState::Degraded(1));
+    harness.arrive_sent(id, 48);
+    assert_eq!(state(&harness), StreamState::Suspended);
+    harness.lose(0);
+    assert_eq!(harness.scheduler.fallen(), Some(1));
+    harness.advance_to(150);
+    let promised = state(&harness) != StreamState::Suspended;
+    let tokens = [(); 3].map(|()| harness.arrive(id));
+    harness.advance_to(2_000);
+    let mandatory = |r: &&(u64, Resolution)| tokens.contains(&r.1.request.token) && r.1.request.mandatory;
+    assert!(!promised || harness.resolutions.iter().filter(mandatory).count() == 2, "{:?}", harness.events);
+    // And then it is again.
+    assert_eq!(state(&harness), StreamState::Degraded(1));
 }

@@ -8,14 +8,14 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use harness::load::{Setup, absorbing, guarded, ns, setup, tight_setup, with_stalls};
+use harness::load::{Setup, absorbing, guarded, ns, setup, tight_setup, weaker, with_stalls};
 use harness::mixed::mixed;
 use harness::{Dice, Harness, earliest, end_of, instances, system, violates_any};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use rt_core::{
-    Cause, Constraint, ConstraintSet, Event, Instant, Joined, Level, MissReason, Newcomer, Outcome,
-    SchedulerConfig, Shield, Span, StreamId, StreamSpec, StreamState,
+    Cause, Constraint, ConstraintSet, Event, Instant, Joined, MissReason, Newcomer, Outcome, SchedulerConfig,
+    Shield, Span, StreamId, StreamSpec, StreamState,
 };
 
 /// What there was of it in all runs.
@@ -347,20 +347,7 @@ fn judge(setup: &Setup, run: &Run, wild: bool, tally: &mut Tally, mut outcomes: 
     tally.longer += harness.longer_than(setup.config.workers[0].batch_time().as_nanos());
 }
 
-/// The same with a weaker promise behind that of its first stream, where there is a bound.
-fn with_levels(mut setup: Setup) -> Setup {
-    let first = setup.streams[0].clone();
-    let weaker = |c: &Constraint| Constraint::any_miss(c.misses() + 1, c.window() + 1).unwrap_or(*c);
-    let all: Vec<_> = first.constraints().as_slice().iter().map(weaker).collect();
-    let set = ConstraintSet::new(&all).expect("few");
-    let level = first.demand().and_then(|demand| Level::behind(demand, set).ok());
-    if let Some(spec) = level.and_then(|level| first.with_levels(vec![level]).ok()) {
-        setup.streams[0] = spec;
-    }
-    setup
-}
-
-/// The same where constraints that leave room for it absorb a stall, if they do.
+/// The same system where constraints that leave room for it absorb a stall, if they do.
 fn absorbed(mut setup: Setup, dice: &mut Dice) -> Setup {
     let k = dice.within(10, 60) as u32;
     let loose = Constraint::any_miss(k - 2 - dice.within(0, u64::from(k) / 3) as u32, k).expect("valid");
@@ -395,7 +382,9 @@ fn all_of_it_at_once_makes_nobody_miss() {
         }
         setup.config.tolerance = ns(dice.within(0, 20));
         let wild = nth % 3 > 0;
-        let setup = if nth % 3 == 2 && nth % 5 < 4 { with_levels(setup) } else { setup };
+        if nth % 3 == 2 && nth % 5 < 4 {
+            setup.streams[0] = weaker(&setup.streams[0]);
+        }
         if system(&setup.config).admit(&setup.streams).is_ok() {
             play(&setup, wild, &mut tally);
         }

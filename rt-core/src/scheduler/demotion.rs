@@ -3,12 +3,14 @@
 //!
 //! What would be mandatory of it is demoted meanwhile, so nothing that the others are promised counts it. Its batches run where
 //! nothing mandatory waits, and each is reckoned to take as much more than `P(b)` as the worst of them did, and no less than the longest.
+//! What a stall as declared explains is no matter of its own, as long as such stalls are no more than declared.
 //! It is promised again at an instant at which nothing mandatory waits on the device, once its own safe mode has lasted as long
 //! as it would for any other breach; whoever harms the others again soon after waits twice as long, and so on.
 
 use super::Scheduler;
 use super::queue::{DEMOTED, MANDATORY, OPTIONAL};
 use crate::safe_mode::{Cause, Evidence};
+use crate::stalls::StallMonitor;
 use crate::stream::Stream;
 use crate::time::{Instant, Span};
 
@@ -100,6 +102,7 @@ impl Scheduler {
         demotion.term = if again { (demotion.term + demotion.term).min(most) } else { clean };
         (demotion.on, demotion.over) = (true, false);
         let until = now + demotion.term;
+        self.stalls = self.config.stalls.map(StallMonitor::new);
         self.note_excused();
         let (limit, seen, window) = (bound.as_nanos(), seen.as_nanos(), own as u64 + 1);
         let evidence = Evidence { limit, seen, window, stream: None };
@@ -168,6 +171,7 @@ impl Scheduler {
         if ready {
             (demotion.on, demotion.since) = (false, now);
             (demotion.worst, demotion.longest) = (None, Span::ZERO);
+            self.stalls = None;
             self.note_excused();
             // What came until now is promised nothing, and is in the way of nothing that is.
             self.move_all(DEMOTED, OPTIONAL);
@@ -181,6 +185,9 @@ impl Scheduler {
         let alike = from.config.workers == self.config.workers;
         if let (Some(before), Some(demotion)) = (from.demotion().filter(|_| alike), self.demotion_mut()) {
             *demotion = *before;
+            if before.on {
+                self.stalls = self.config.stalls.map(StallMonitor::new);
+            }
             self.note_excused();
         }
     }

@@ -134,29 +134,31 @@ impl Scheduler {
         }
     }
 
-    /// Has the first promises stand again if it is time and the instant is calm.
-    pub(super) fn settle_fallback(&mut self, now: Instant) {
-        let Some(Fallen { until: Some(until), in_force: true, .. }) = self.fallen else { return };
+    /// Has the first promises stand again if it is time and the instant is calm; whether they do.
+    pub(super) fn settle_fallback(&mut self, now: Instant) -> bool {
+        let Some(Fallen { until: Some(until), in_force: true, .. }) = self.fallen else { return false };
         if now < until {
             self.look_again(until);
-            return;
+            return false;
         }
         // Within the `P` that holds from then on.
         let slower = self.pool.set_slower(false);
-        if self.is_calm(now) {
+        let calm = self.is_calm(now);
+        if calm {
             self.rise(now);
         } else {
             self.pool.set_slower(slower);
             self.suspensions.waits_for_calm = true;
             self.look_again(now);
         }
+        calm
     }
 
     /// Ends the fallback at an instant at which the first promises may stand.
     pub(super) fn rise(&mut self, now: Instant) {
         if let Some(fallen) = self.fallen.take() {
             self.pool.set_slower(false);
-            self.hold_streams(0, fallen.alarm);
+            self.hold_streams(0, Alarm { entered: now, ..fallen.alarm });
             let transition = self.safe_mode.rise(now);
             self.tell(transition);
         }

@@ -118,7 +118,8 @@ pub struct Scheduler {
     worst_handover: Span,
     /// Batches whose engine took longer than it may.
     overruns: u64,
-    /// Of what is lost rarely, if that is declared.
+    /// Of what is lost rarely, if that is declared. On shared workers the device keeps account of it, and the service for itself while
+    /// it is demoted.
     stalls: Option<StallMonitor>,
     /// Whether constraints absorb what that makes miss, and how many requests that had to be served were.
     absorbs: bool,
@@ -225,10 +226,15 @@ impl Scheduler {
 
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
-        let Some((started, due, reported)) = self.pool.end(now, worker) else { return };
+        self.take_end(now, worker, ran, false);
+    }
+
+    /// The same of a batch that may have `stalled` as declared, as who keeps account of that has found.
+    pub(crate) fn take_end(&mut self, now: Instant, worker: WorkerId, ran: Ran, stalled: bool) {
+        let Some(times) = self.pool.end(now, worker) else { return };
         self.changed |= !self.is_indifferent();
         let (Ran::Done(time) | Ran::Failed(time)) = ran;
-        self.note_end(now, (started, due, reported), time);
+        self.note_end(now, times, time, stalled);
         if matches!(ran, Ran::Failed(_)) {
             self.batch_failed(now, Self::kinds_of(self.pool.batch(worker)));
             self.end_batch(now, worker, |_| Outcome::Missed(MissReason::EngineFailed));
@@ -243,10 +249,16 @@ impl Scheduler {
 
     /// A batch that began and was due at these instants ends `now`, after the engine ran for `time`.
     #[inline]
-    fn note_end(&mut self, now: Instant, (started, due, reported): (Instant, Instant, bool), time: Span) {
+    fn note_end(
+        &mut self,
+        now: Instant,
+        (started, due, reported): (Instant, Instant, bool),
+        time: Span,
+        stalled: bool,
+    ) {
         self.worst_handover = self.worst_handover.max(now.since(started).saturating_sub(time));
         if now > due {
-            self.ended_late(now, (started, due, reported), time);
+            self.ended_late(now, (started, due, reported), time, stalled);
         } else if self.fallen.is_some() {
             self.note_pace(now, started, due);
         }
@@ -254,16 +266,24 @@ impl Scheduler {
 
     /// A batch that began and was due at these instants ends `now`, later than it should, after the engine ran for `time`.
     #[cold]
-    fn ended_late(&mut self, now: Instant, (started, due, reported): (Instant, Instant, bool), time: Span) {
+    fn ended_late(
+        &mut self,
+        now: Instant,
+        (started, due, reported): (Instant, Instant, bool),
+        time: Span,
+        stalled: bool,
+    ) {
         let (bound, held) = (due.since(started), now.since(started));
         self.overruns += u64::from(time > bound);
+        let excused = self.is_excused();
+        let stalled = !reported && (stalled || !excused && self.has_stalled(started, due, now));
         match time > bound {
-            _ if !reported && (self.is_excused() || self.has_stalled(started, due, now)) => {}
+            _ if stalled || !reported && excused => {}
             true => self.overran(now, (started, due, reported), time),
             // The engine kept its time; what lies around it did not.
             false => self.raise_late(now, bound, held),
         }
-        if time > bound {
+        if time > bound && !stalled {
             self.note_slow(now, bound, held);
         }
     }
@@ -354,7 +374,8 @@ impl Scheduler {
     #[must_use]
     pub fn stalls(&self) -> u64 {
         let shared = || self.guest.map_or(0, |guest| guest.stalls);
-        self.stalls.as_ref().map_or_else(shared, |stalls| stalls.count)
+        let own = self.stalls.as_ref().filter(|_| !self.is_demoted());
+        own.map_or_else(shared, |stalls| stalls.count)
     }
 
     /// Requests so far that had to be served and were missed while no assumption was broken: where constraints absorb stalls.

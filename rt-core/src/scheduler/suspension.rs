@@ -133,7 +133,7 @@ impl Scheduler {
         }
         self.suspensions.next = NEVER;
         self.suspensions.waits_for_calm = false;
-        self.settle_fallback(now);
+        let rises = self.settle_fallback(now);
         let (mut index, before) = (0, self.suspensions.sequence);
         while let Some(&slot) = self.suspensions.listed.get(index) {
             self.resume_stream(now, slot);
@@ -145,7 +145,7 @@ impl Scheduler {
                 index += 1;
             }
         }
-        self.suspensions.sequence > before
+        rises || self.suspensions.sequence > before
     }
 
     /// Resumes the promise to one stream if nothing of what it broke is left, and tells what has not been told.

@@ -220,7 +220,7 @@ impl Device {
         let Some((ended, stalled)) = self.crew.end(now, worker) else { return };
         self.look_for_harm(now);
         let (scheduler, bit) = (&mut self.schedulers[ended.service], 1 << ended.service);
-        scheduler.handle_completion(now, worker, ran);
+        scheduler.take_end(now, worker, ran, stalled);
         // Mostly what waits is what waited, and it waits for what it did.
         match scheduler.rest_after_end(now) {
             Some(moved) if self.touched & bit == 0 => {

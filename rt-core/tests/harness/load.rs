@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use rt_core::{
-    AdmissionError, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, MAX_SPAN,
-    SafeModeConfig, SchedulerConfig, Shield, Span, Stalls, StreamId, StreamSpec, System,
+    AdmissionError, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, Level,
+    MAX_SPAN, SafeModeConfig, SchedulerConfig, Shield, Span, Stalls, StreamId, StreamSpec, System,
 };
 
 use super::{Dice, Harness, config, earliest};
@@ -136,7 +136,7 @@ pub(crate) fn setup_and_wider() -> impl Strategy<Value = (Setup, Option<(Schedul
 }
 
 /// More requests, sooner, of which more may be missed.
-fn widen(spec: &StreamSpec, (more, sooner, misses): (u64, u64, u32)) -> StreamSpec {
+pub(crate) fn widen(spec: &StreamSpec, (more, sooner, misses): (u64, u64, u32)) -> StreamSpec {
     let least = |span: Span| ns(span.as_nanos().saturating_sub(sooner));
     let shorter = |span: Span| least(span).max(ns(1));
     let bound = |bound: &ArrivalBound| match bound {
@@ -155,6 +155,15 @@ fn widen(spec: &StreamSpec, (more, sooner, misses): (u64, u64, u32)) -> StreamSp
     let wider = ArrivalCurve::new(&bounds).expect("few");
     assert!(arrivals.is_within(&wider), "{arrivals:?} and {wider:?}");
     StreamSpec::promised(ConstraintSet::new(&constraints).expect("few"), wider)
+}
+
+/// With a weaker promise behind its first, where there is a bound.
+pub(crate) fn weaker(first: &StreamSpec) -> StreamSpec {
+    let weaker = |c: &Constraint| Constraint::any_miss(c.misses() + 1, c.window() + 1).unwrap_or(*c);
+    let all: Vec<_> = first.constraints().as_slice().iter().map(weaker).collect();
+    let set = ConstraintSet::new(&all).expect("few");
+    let level = first.demand().and_then(|demand| Level::behind(demand, set).ok());
+    level.and_then(|level| first.clone().with_levels(vec![level]).ok()).unwrap_or_else(|| first.clone())
 }
 
 /// Systems that serve background, as those of the daemon do.

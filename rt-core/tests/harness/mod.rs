@@ -191,13 +191,20 @@ impl Harness {
 
     /// A request that its client says it sent at `sent` is taken in now, as soon as it is read; the scheduler is polled.
     pub(crate) fn arrive_sent(&mut self, stream: StreamId, sent: u64) {
+        self.arrive_sent_unpolled(stream, sent);
+        self.settle();
+    }
+
+    /// The same, and the caller polls only before time goes on. Returns its token.
+    pub(crate) fn arrive_sent_unpolled(&mut self, stream: StreamId, sent: u64) -> u64 {
         let token = self.requests.len() as u64;
         self.requests.push((stream, Place::Waiting));
+        self.unpolled = true;
         let (now, sent) = (Instant::from_nanos(self.now), Instant::from_nanos(sent));
         let arrival = Arrival::new(stream, token, now).of_class(class_of(token));
         let refused = self.scheduler.handle_sent(now, arrival, sent, true);
         refused.into_iter().for_each(|r| self.resolved(r));
-        self.settle();
+        token
     }
 
     /// A request arrives now whose answer is wanted within so long; the scheduler is polled. Returns its token.
@@ -322,8 +329,18 @@ impl Harness {
         config: SchedulerConfig,
         ended: &[StreamId],
     ) -> Result<(), HandOverError> {
-        let running = vec![None; config.worker_count()];
-        let mut next = Scheduler::new(config).expect("a configuration");
+        self.hand_over_to(Scheduler::new(config).expect("a configuration"), ended)?;
+        self.settle();
+        Ok(())
+    }
+
+    /// This scheduler, which is yet to be polled, takes over now, or the present one goes on.
+    pub(crate) fn hand_over_to(
+        &mut self,
+        mut next: Scheduler,
+        ended: &[StreamId],
+    ) -> Result<(), HandOverError> {
+        let running = vec![None; next.config().worker_count()];
         let now = Instant::from_nanos(self.now);
         self.scheduler.hand_over(now, &mut next, ended)?;
         let mut last = std::mem::replace(&mut self.scheduler, next);
@@ -336,7 +353,6 @@ impl Harness {
                 Action::WakeAt(_) => break,
             }
         }
-        self.settle();
         Ok(())
     }
 

@@ -117,7 +117,9 @@ impl Run {
                             assert!(!(self.leaving && request.mandatory), "cancelled for a takeover");
                         }
                         Outcome::Missed(_) if request.mandatory => {
-                            self.missed.push((self.now, service, self.warned[service]));
+                            // What came before safe mode was left is promised nothing.
+                            let before = self.left[service].is_some_and(|left| request.arrival <= left);
+                            self.missed.push((self.now, service, self.warned[service] || before));
                         }
                         Outcome::Missed(_) => {}
                     }
@@ -132,6 +134,9 @@ impl Run {
                         });
                     let told = self.steady && by_other;
                     assert!(!told || self.harms.contains(&true), "harmed by a service that is demoted");
+                    if self.warned[service] && !transition.state.severity.is_suspended() {
+                        self.left[service] = Some(now);
+                    }
                     self.warned[service] = match transition.state.severity.is_suspended() {
                         true => {
                             self.warned[service] || breach.is_some_and(|c| c != Cause::ConstraintViolated)

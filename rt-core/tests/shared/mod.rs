@@ -129,10 +129,12 @@ pub(crate) struct Run {
     leaving: bool,
     /// How often another device took over.
     pub(crate) taken_over: usize,
-    /// Mandatory requests that were missed, and whether their service had been in safe mode for another cause.
+    /// Mandatory requests that were missed, and whether their service was in safe mode for another cause then, or when they came.
     pub(crate) missed: Vec<(u64, usize, bool)>,
     /// Of each service: whether it is in safe mode for another cause than that a constraint was violated.
     warned: Vec<bool>,
+    /// When it was left last.
+    left: Vec<Option<Instant>>,
     /// Every cause of safe mode that was announced: when, of which service.
     pub(crate) causes: Vec<(u64, usize, Cause)>,
     pub(crate) served: Vec<usize>,
@@ -209,6 +211,7 @@ impl Run {
             taken_over: 0,
             missed: Vec::new(),
             warned: vec![false; count],
+            left: vec![None; count],
             causes: Vec::new(),
             served: vec![0; count],
             time: Box::new(time),
