@@ -225,19 +225,23 @@ fn who_harms_again_waits_longer_a_device_that_takes_over_goes_on_with_it_and_an_
     assert_eq!((demoted(&run), severity(&run, 1)), ([false; 2], Severity::Normal));
 }
 
-/// Two workers, and a service of which two at once are promised something. Batches of another take 30 where up to 2 are allowed for: one
-/// of them may run where one worker is enough for what is promised, and none where both are needed; what nothing is promised for keeps the other.
+/// Two workers, and a service of which two at once are promised something within `deadline`, beside another; batches take 2.
+fn on_two_workers(deadline: u8) -> (Shared, u64) {
+    let stream = Stream { bounds: vec![Bound::Window { count: 2, length: 12 }], constraints: vec![(0, 1)] };
+    let service = |deadline, streams| Service { streams, batch: 1, time: 2, deadline, turn: 1 };
+    let services = vec![service(40, Vec::new()), service(deadline, vec![stream])];
+    let (late, overrun, stall, window) = (0, 0, 0, rt_core::MAX_SPAN.as_nanos());
+    let shared = Shared { services, workers: 2, longest: 2, turns: false, late, overrun, stall, window };
+    let margin = admission(&shared).expect("admitted").binding.expect("something is promised").margin();
+    (shared, u64::try_from(margin).expect("admitted"))
+}
+
+/// Batches of the other service take 30: one of them may run where one worker is enough for what is promised, and none where both are
+/// needed; what nothing is promised for keeps the other.
 #[test]
 fn a_batch_of_any_length_runs_on_a_worker_that_the_others_can_do_without_and_one_at_a_time() {
     for (deadline, enough) in [(4, false), (6, true)] {
-        let bounds = vec![Bound::Window { count: 2, length: 12 }];
-        let line = Stream { bounds, constraints: vec![(0, 1)] };
-        let service = |deadline, streams| Service { streams, batch: 1, time: 2, deadline, turn: 1 };
-        let services = vec![service(40, vec![]), service(deadline, vec![line])];
-        let (late, overrun, stall, window) = (0, 0, 0, rt_core::MAX_SPAN.as_nanos());
-        let shared = Shared { services, workers: 2, longest: 2, turns: false, late, overrun, stall, window };
-        let binding = admission(&shared).expect("admitted").binding.expect("promised");
-        let margin = u64::try_from(binding.margin()).expect("admitted");
+        let (shared, margin) = on_two_workers(deadline);
         let (mut run, streams, strangers) = harmed(&shared, margin, 28, || true);
         for _ in 0..2 {
             run.arrive(0, strangers[0]);
@@ -252,6 +256,49 @@ fn a_batch_of_any_length_runs_on_a_worker_that_the_others_can_do_without_and_one
         run.drain();
         assert_eq!(run.missed.iter().filter(|&&(_, _, warned)| !warned).count(), 0, "deadline {deadline}");
     }
+}
+
+/// With both workers batches may run over by 3 in all, with one by 1. What ran over before such a batch began is forgotten while it
+/// runs, as all was calm; yet until it has ended they may by 1 alone, and 2 are told before they do harm.
+#[test]
+fn while_a_worker_is_spared_the_smaller_margin_counts_whatever_is_forgotten() {
+    let (shared, margin) = on_two_workers(7);
+    assert_eq!(margin, 3);
+    let over = Rc::new(Cell::new(0));
+    let more = Rc::clone(&over);
+    let time = move |service, bound| if service == 0 { bound + 28 } else { bound + more.get() };
+    let mut run = Run::lasting(&shared, (&[0, 0], safe_mode()), margin, time);
+    let promised = run.add(1, streams(&shared).pop().expect("one").1);
+    let strangers = [0, 1].map(|service| run.add(service, StreamSpec::best_effort()));
+    for _ in 0..2 {
+        run.arrive(0, strangers[0]);
+        run.settle();
+        run.drain();
+        while severity(&run, 1) > Severity::Normal {
+            let next = run.next_event().expect("safe mode ends");
+            run.advance(next, true);
+        }
+    }
+    let (began, alone, told) = (run.now, run.alone, run.causes.len());
+    let send = |run: &mut Run, at, service, stream| {
+        run.advance(began + at, true);
+        run.arrive(service, stream);
+        run.settle();
+    };
+    over.set(1);
+    send(&mut run, 0, 1, strangers[1]);
+    over.set(0);
+    send(&mut run, 2, 1, strangers[1]);
+    send(&mut run, 3, 0, strangers[0]);
+    assert_eq!((run.alone, run.causes.len()), (alone + 1, told));
+    over.set(2);
+    send(&mut run, 4, 1, strangers[1]);
+    over.set(0);
+    send(&mut run, 4, 1, promised);
+    send(&mut run, 4, 1, promised);
+    run.drain();
+    assert!(run.missed.iter().all(|&(_, _, warned)| warned), "{:?}", run.missed);
+    assert!(run.causes[told..].iter().any(|&(_, s, cause)| (s, cause) == (1, Cause::ServiceOverrun)));
 }
 
 /// Declared stalls of its batches are none of its own: they neither keep it from being promised again, however rarely that would leave

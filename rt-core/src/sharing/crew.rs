@@ -198,14 +198,16 @@ impl Crew {
         let kept = self.excess(now) <= margin;
         if kept {
             self.after = margin;
-            self.keep_to(margin);
+            self.count_on(margin.min(self.margin));
         }
         kept
     }
 
-    /// Until what is there has ended batches may run over by `margin` at most.
+    /// From now on batches may run over by `margin` at most, until all is calm once more and what is there then has ended: no calm instant
+    /// before counts.
     pub(super) fn keep_to(&mut self, margin: Span) {
         self.count_on(margin.min(self.margin));
+        self.calm = None;
     }
 
     fn count_on(&mut self, margin: Span) {
