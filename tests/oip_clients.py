@@ -266,6 +266,18 @@ class Clients(unittest.TestCase):
                 self.assertEqual(raised.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
                 self.assertIn(told, raised.exception.details())
 
+    def test_a_message_of_a_wrong_type_is_told_by_its_field(self):
+        # The inputs are a number, as another protocol might have them; and a parameter that has no value.
+        empty = service_pb2.ModelInferRequest(model_name="null")
+        empty.parameters["weir_last"].SetInParent()
+        with self.channel() as channel:
+            infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+            for message, word in ((b"\x28\x07", "ModelInferRequest.inputs"), (empty.SerializeToString(), "weir_last: must have a value")):
+                with self.assertRaises(grpc.RpcError) as caught:
+                    infer(message, timeout=PATIENCE)
+                self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+                self.assertIn(word, caught.exception.details())
+
     def channel(self):
         return grpc.insecure_channel(self.addresses["grpc"])
 

@@ -33,6 +33,7 @@ mod alarm;
 pub mod asynchronous;
 pub mod blocking;
 mod clock;
+pub mod dealing;
 mod descriptor;
 mod error;
 mod incoming;

@@ -1,15 +1,22 @@
 //! What is wrong with a file of JSON or TOML, in words of the file: which field, what it must be, and what stands there instead.
 
-use serde::Deserialize;
-use serde::de::{DeserializeOwned, Error};
+mod tables;
 
-/// Reads JSON as [`serde_json::from_str`] does; an error names the field.
+use std::marker::PhantomData;
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, DeserializeSeed, Error};
+use serde_path_to_error::Track;
+
+pub use tables::{Tables, table};
+
+/// Reads JSON as [`serde_json::from_str`] does, but no list as an object; an error names the field.
 ///
 /// # Errors
 /// As of [`serde_json::from_str`], in [these](in_words) words.
 pub fn from_json<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, serde_json::Error> {
     let mut from = serde_json::Deserializer::from_str(text);
-    let read = serde_path_to_error::deserialize(&mut from).map_err(|error| {
+    let read = serde_path_to_error::deserialize(Tables(&mut from)).map_err(|error| {
         let field = error.path().to_string();
         told(&field, &error.into_inner().to_string())
     })?;
@@ -19,14 +26,28 @@ pub fn from_json<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, serde_json:
 
 /// The same of one field of a file, or of all that are left if it has no name. Where in the file it stands is not known.
 pub(crate) fn field_from_json<T: DeserializeOwned>(field: &str, text: &str) -> Result<T, serde_json::Error> {
+    seed_from_json(field, PhantomData, text)
+}
+
+/// The same of one field as `seed` reads it.
+///
+/// # Errors
+/// As of [`from_json`].
+pub fn seed_from_json<'a, S: DeserializeSeed<'a>>(
+    field: &str,
+    seed: S,
+    text: &'a str,
+) -> Result<S::Value, serde_json::Error> {
     let mut from = serde_json::Deserializer::from_str(text);
-    serde_path_to_error::deserialize(&mut from).map_err(|error| {
-        let within = match error.path().to_string() {
+    let mut path = Track::new();
+    let read = seed.deserialize(serde_path_to_error::Deserializer::new(Tables(&mut from), &mut path));
+    read.map_err(|error| {
+        let within = match path.path().to_string() {
             within if within == "." => field.to_owned(),
             within if within.starts_with('[') || field.is_empty() => format!("{field}{within}"),
             within => format!("{field}.{within}"),
         };
-        let error = error.into_inner().to_string();
+        let error = error.to_string();
         told(&within, error.rsplit_once(" at line ").map_or(&*error, |(message, _)| message))
     })
 }
@@ -42,7 +63,8 @@ fn told(field: &str, error: &str) -> serde_json::Error {
         Some("EOF") => "",
         _ => field,
     };
-    if !matches!(field, "" | ".") {
+    // A name that is no text has none.
+    if !matches!(field, "" | "." | "?") {
         told = format!("{field}: {told}");
     }
     if !place.is_empty() {
@@ -84,8 +106,9 @@ pub fn in_words(message: &str, table: &str) -> String {
         // Of a name that stands alone, or leads to a value.
         "wanted string or table" => format!("must be a text in quotes, or {table}"),
         "expected value" => "no such value can stand here".to_owned(),
+        "EOF while parsing a value" => "it ends where a value must stand".to_owned(),
         _ if message.starts_with("EOF while parsing ") => {
-            message.replacen("EOF while parsing", "the file ends within", 1)
+            message.replacen("EOF while parsing", "it ends within", 1)
         }
         _ => match message.strip_prefix("wanted exactly 1 element, found ") {
             Some(_) => format!("must be {table} of exactly one field"),
@@ -178,7 +201,12 @@ mod tests {
             ("[[1, 2]]", "[1, 2]", "pairs[0]: must be a list of 2, not 1 at line 1"),
             ("[[1, 2]]", "[[1, 2], [1]]", "pairs[1]: must be a list of 2, not a list of 1 at line 1"),
             ("\"a\"", "\"a\": true, \"b\": 1, \"c\"", "by.b: must be true or false, not 1 at line 1"),
-            (", \"by\": {\"a\": true}}", "", "the file ends within an object at line 1"),
+            (", \"by\": {\"a\": true}}", "", "it ends within an object at line 1"),
+            (
+                "1,",
+                "1, \"cells\": [[1, null, \"ms\", [], {}, null]],",
+                "cells[0]: must be an object, not a list at line 1",
+            ),
             ("[[1, 2]]", "{}", "pairs: must be a list, not an object at line 1"),
             ("true", "0", "by.a: must be true or false, not 0 at line 1"),
             ("\"count\": 1, ", "", "missing field `count` at line 1"),
@@ -195,6 +223,8 @@ mod tests {
         }
         let other = from_json::<Cell>("7").expect_err("no object").to_string();
         assert_eq!(other, "must be an object, not 7 at line 1 column 1");
+        let list = from_json::<Cell>("[1, null, \"ms\", [], {}, null]").expect_err("no object").to_string();
+        assert!(list.starts_with("must be an object, not a list at line 1"), "{list}");
         assert!(
             from_json::<Unit>("\"us\" 1").expect_err("more").to_string().starts_with("trailing characters")
         );

@@ -74,6 +74,24 @@ class Counted(unittest.TestCase):
         each = [weir.any_miss(m, k) for k in range(1, 8) for m in range(k)]
         return [Word([constraint], fronts) for constraint in each for fronts in range(1, 5)]
 
+    def test_a_stream_is_dealt_as_by_the_other_client(self) -> None:
+        """The cases that the Rust client is held against too."""
+        cases = json.loads((pathlib.Path(__file__).parents[2] / "tests" / "dealing.json").read_text())
+        self.assertGreater(len(cases), 20)
+        for case in cases:
+            constraints = [weir.Constraint(*of) for of in case["constraints"]]
+            if case["density"] is None:
+                self.assertRaises(ValueError, Word, constraints, case["fronts"])
+                continue
+            word = Word(constraints, case["fronts"])
+            self.assertEqual(word.density, Fraction(*case["density"]))
+            self.assertEqual([word.front(i) for i in range(len(case["dealt"]))], case["dealt"])
+            for told in case["misses"]:
+                self.assertEqual(word.misses(told["window"], told["promising"]), told["most"], (case, told))
+            for share in case["shares"]:
+                whole = [weir.Arrivals(*of) for of in share["whole"]]
+                self.assertEqual([[of.form, of.a, of.b] for of in word.share(whole)], share["share"], case)
+
     def test_each_front_gets_its_turn_of_what_must_be_answered(self) -> None:
         for word in self.words():
             dealt = [word.front(i) for i in range(60)]

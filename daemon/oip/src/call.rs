@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde_json::value::RawValue;
 use weir_client::TensorInfo;
 
@@ -19,8 +20,8 @@ pub struct Model<'a> {
 }
 
 /// A parameter of a call, an input, an output or an answer.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
-#[serde(untagged, expecting = "a parameter must be true, false, a number or a text in quotes")]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(untagged)]
 pub enum Parameter {
     /// `true` or `false`.
     Bool(bool),
@@ -32,6 +33,46 @@ pub enum Parameter {
     Double(f64),
     /// Text.
     Text(String),
+}
+
+impl<'de> Deserialize<'de> for Parameter {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl Visitor<'_> for Any {
+            type Value = Parameter;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("true, false, a number or a text in quotes")
+            }
+
+            fn visit_bool<E: Error>(self, value: bool) -> Result<Parameter, E> {
+                Ok(Parameter::Bool(value))
+            }
+
+            fn visit_i64<E: Error>(self, value: i64) -> Result<Parameter, E> {
+                Ok(Parameter::Int(value))
+            }
+
+            fn visit_u64<E: Error>(self, value: u64) -> Result<Parameter, E> {
+                Ok(Parameter::from(value))
+            }
+
+            fn visit_f64<E: Error>(self, value: f64) -> Result<Parameter, E> {
+                Ok(Parameter::Double(value))
+            }
+
+            fn visit_str<E: Error>(self, value: &str) -> Result<Parameter, E> {
+                Ok(Parameter::Text(value.to_owned()))
+            }
+        }
+        from.deserialize_any(Any)
+    }
+}
+
+impl From<u64> for Parameter {
+    fn from(value: u64) -> Self {
+        i64::try_from(value).map_or(Self::Uint(value), Self::Int)
+    }
 }
 
 /// As it is written in JSON.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use half::f16;
-use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Unexpected, Visitor};
 use serde_json::Value;
 use weir_client::wire::DataType;
 
@@ -71,16 +71,23 @@ pub(crate) fn push(bytes: &mut Vec<u8>, wanted: DataType, number: Number) -> Res
 /// Adds the elements of a JSON array, nested or flat, to `bytes`; at most `limit` of them.
 ///
 /// # Errors
-/// If it is none, holds something else or too much.
+/// If it is none, holds something else or too much: which element, and what is wrong with it.
 pub(crate) fn push_json(
     bytes: &mut Vec<u8>,
     wanted: DataType,
     limit: usize,
     json: &str,
 ) -> Result<(), serde_json::Error> {
+    let before = bytes.len();
     let mut left = limit;
     let mut source = serde_json::Deserializer::from_str(json);
-    Elements { bytes, wanted, left: &mut left, whole: true }.deserialize(&mut source)
+    let read = Elements { bytes, wanted, left: &mut left, whole: true }.deserialize(&mut source);
+    read.or_else(|_| {
+        // Once more, for the place of what is wrong: to keep it all the time would cost every call.
+        bytes.truncate(before);
+        let mut left = limit;
+        planner::seed_from_json("data", Elements { bytes, wanted, left: &mut left, whole: true }, json)
+    })
 }
 
 /// What stands in an array: elements, or arrays.
@@ -95,10 +102,16 @@ struct Elements<'a> {
 impl Elements<'_> {
     fn push<E: Error>(self, number: Number) -> Result<(), E> {
         if self.whole {
-            return Err(E::custom("data must be an array"));
+            let found = match number {
+                Number::Bool(value) => Unexpected::Bool(value),
+                Number::Int(value) => Unexpected::Signed(value),
+                Number::Uint(value) => Unexpected::Unsigned(value),
+                Number::Float(value) => Unexpected::Float(value),
+            };
+            return Err(E::invalid_type(found, &self));
         }
-        *self.left =
-            self.left.checked_sub(1).ok_or_else(|| E::custom("data has more elements than shape"))?;
+        let left = self.left.checked_sub(1);
+        *self.left = left.ok_or_else(|| E::custom("there are more elements than the shape has"))?;
         push(self.bytes, self.wanted, number).map_err(E::custom)
     }
 }
@@ -115,7 +128,11 @@ impl<'de> Visitor<'de> for Elements<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of numbers")
+        let element = if self.wanted == DataType::Bool { "true or false" } else { "a number" };
+        match self.whole {
+            true => write!(f, "a list of the elements, each {element}"),
+            false => write!(f, "{element}, or a list of the elements there"),
+        }
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<(), A::Error> {

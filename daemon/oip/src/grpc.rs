@@ -54,13 +54,14 @@ pub fn call(message: &ModelInferRequest) -> Result<Call<'_>, Refused> {
         let (name, datatype) = (Cow::Borrowed(name.as_str()), Cow::Borrowed(datatype.as_str()));
         inputs.push(Input { name, datatype, shape: shape.clone(), data });
     }
-    let wanted = |output: &InferRequestedOutputTensor| Wanted {
-        name: output.name.clone(),
-        binary: true,
-        parameters: parameters_of(&output.parameters),
+    let wanted = |output: &InferRequestedOutputTensor| {
+        let name = output.name.clone();
+        let parameters = parameters_of(&output.parameters)
+            .map_err(|refused| Refused::Invalid(format!("output \"{name}\": {refused}")))?;
+        Ok(Wanted { name, binary: true, parameters })
     };
-    let outputs = message.outputs.iter().map(wanted).collect();
-    Ok(Call { id: message.id.clone(), parameters: parameters_of(&message.parameters), inputs, outputs })
+    let outputs = message.outputs.iter().map(wanted).collect::<Result<_, Refused>>()?;
+    Ok(Call { id: message.id.clone(), parameters: parameters_of(&message.parameters)?, inputs, outputs })
 }
 
 /// The message of an answer; its tensors as they lie in memory.
@@ -158,6 +159,8 @@ pub(crate) fn elements<'a>(
     raw: Option<&'a [u8]>,
     contents: Option<&'a InferTensorContents>,
 ) -> Result<Data<'a>, Refused> {
+    // MLServer has an empty one beside what is raw.
+    let contents = contents.filter(|contents| raw.is_none() || **contents != InferTensorContents::default());
     match (raw, contents) {
         (Some(raw), None) => Ok(Data::Raw(raw)),
         (Some(_), Some(_)) => invalid(format!("{what} \"{name}\" has contents beside raw_{what}_contents")),
@@ -211,20 +214,19 @@ fn typed<'a>(
     Ok(data)
 }
 
-fn parameters_of(message: &HashMap<String, InferParameter>) -> Parameters {
+fn parameters_of(message: &HashMap<String, InferParameter>) -> Result<Parameters, Refused> {
     let one = |(key, parameter): (&String, &InferParameter)| {
-        let parameter = match parameter.parameter_choice.as_ref()? {
+        let none = || Refused::Invalid(format!("parameters.{key}: must have a value"));
+        let parameter = match parameter.parameter_choice.as_ref().ok_or_else(none)? {
             ParameterChoice::BoolParam(value) => Parameter::Bool(*value),
             ParameterChoice::Int64Param(value) => Parameter::Int(*value),
             ParameterChoice::StringParam(value) => Parameter::Text(value.clone()),
             ParameterChoice::DoubleParam(value) => Parameter::Double(*value),
-            ParameterChoice::Uint64Param(value) => {
-                i64::try_from(*value).map_or(Parameter::Uint(*value), Parameter::Int)
-            }
+            ParameterChoice::Uint64Param(value) => Parameter::from(*value),
         };
-        Some((key.clone(), parameter))
+        Ok((key.clone(), parameter))
     };
-    message.iter().filter_map(one).collect()
+    message.iter().map(one).collect()
 }
 
 fn parameter(parameter: &Parameter) -> InferParameter {

@@ -1,8 +1,9 @@
 //! Calls and answers as HTTP has them: JSON, and behind it tensors as they lie in memory where either side wants that.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use weir_client::TensorInfo;
@@ -23,8 +24,7 @@ pub const VERSION: &str = "1";
 /// If it is no JSON of a call, or the binary data does not fit what it says.
 pub fn call(body: &[u8], header: Option<usize>) -> Result<Call<'_>, Refused> {
     let (json, binary) = split(body, header)?;
-    let call: JsonCall<'_> =
-        serde_json::from_slice(json).map_err(|error| Refused::Invalid(format!("the call: {error}")))?;
+    let call: JsonCall<'_> = read("the call", json)?;
     let inputs = tensors("input", call.inputs, binary)?;
     let wishes = is_set(&call.parameters, "binary_data_output");
     let mut outputs = Vec::with_capacity(call.outputs.len());
@@ -37,6 +37,20 @@ pub fn call(body: &[u8], header: Option<usize>) -> Result<Call<'_>, Refused> {
         outputs.push(Wanted { name, binary, parameters });
     }
     Ok(Call { id: call.id, parameters: call.parameters, inputs, outputs })
+}
+
+/// What stands in this JSON; `what` it is is told where it is wrong.
+pub(crate) fn read<'a, T: Deserialize<'a>>(what: &str, json: &'a [u8]) -> Result<T, Refused> {
+    let wrong = |error: &dyn Display| Refused::Invalid(format!("{what}: {error}"));
+    let text = str::from_utf8(json).map_err(|error| wrong(&error))?;
+    planner::from_json(text).map_err(|error| wrong(&error))
+}
+
+/// What may be left out, and may be `null` as well: some clients and servers write all fields that there are.
+pub(crate) fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    from: D,
+) -> Result<T, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
 /// The JSON of a body, of which it is the first `header` bytes or all, and what follows it.
@@ -201,13 +215,13 @@ fn is_set(parameters: &Parameters, key: &str) -> bool {
 
 #[derive(Deserialize)]
 struct JsonCall<'a> {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null")]
     id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null")]
     parameters: Parameters,
     #[serde(borrow)]
     inputs: Vec<JsonTensor<'a>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null")]
     outputs: Vec<JsonOutput>,
 }
 
@@ -219,7 +233,7 @@ pub(crate) struct JsonTensor<'a> {
     #[serde(borrow)]
     datatype: Cow<'a, str>,
     shape: Vec<i64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null")]
     parameters: Parameters,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
@@ -228,7 +242,7 @@ pub(crate) struct JsonTensor<'a> {
 #[derive(Deserialize)]
 struct JsonOutput {
     name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null")]
     parameters: Parameters,
 }
 

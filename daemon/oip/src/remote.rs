@@ -22,13 +22,13 @@ const MAX_TEXT: usize = 512;
 #[derive(Clone, Debug, Deserialize)]
 pub struct Server {
     /// Its name.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "http::or_null")]
     pub name: String,
     /// Its version.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "http::or_null")]
     pub version: String,
     /// What it has beside the protocol.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "http::or_null")]
     pub extensions: Vec<String>,
 }
 
@@ -38,10 +38,10 @@ pub struct Metadata {
     /// Its name.
     pub name: String,
     /// The versions that there are.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "http::or_null")]
     pub versions: Vec<String>,
     /// What runs it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "http::or_null")]
     pub platform: String,
     /// The tensors of a call.
     pub inputs: Vec<Described>,
@@ -73,7 +73,7 @@ pub struct Answered<'a> {
 /// # Errors
 /// If it is no such JSON.
 pub fn server(body: &[u8]) -> Result<Server, Refused> {
-    serde_json::from_slice(body).map_err(|error| Refused::Invalid(format!("its metadata: {error}")))
+    http::read("its metadata", body)
 }
 
 /// What a server says of a model, in `body`.
@@ -81,7 +81,7 @@ pub fn server(body: &[u8]) -> Result<Server, Refused> {
 /// # Errors
 /// If it is no such JSON.
 pub fn metadata(body: &[u8]) -> Result<Metadata, Refused> {
-    serde_json::from_slice(body).map_err(|error| Refused::Invalid(format!("the model's metadata: {error}")))
+    http::read("the model's metadata", body)
 }
 
 /// The body of a call with these tensors, each with its elements, that wants these outputs: as they lie in memory if that is
@@ -127,14 +127,13 @@ pub fn call<'a>(
 pub fn answer(body: &[u8], header: Option<usize>) -> Result<Answered<'_>, Refused> {
     #[derive(Deserialize)]
     struct JsonAnswer<'a> {
-        #[serde(default)]
+        #[serde(default, deserialize_with = "http::or_null")]
         model_version: Option<String>,
         #[serde(borrow)]
         outputs: Vec<JsonTensor<'a>>,
     }
     let (json, binary) = http::split(body, header)?;
-    let answer: JsonAnswer<'_> =
-        serde_json::from_slice(json).map_err(|error| Refused::Invalid(format!("the answer: {error}")))?;
+    let answer: JsonAnswer<'_> = http::read("the answer", json)?;
     let outputs = http::tensors("output", answer.outputs, binary)?;
     Ok(Answered { version: answer.model_version.unwrap_or_default(), outputs })
 }

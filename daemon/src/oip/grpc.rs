@@ -31,7 +31,7 @@ use weir_oip::grpc::{self, DESCRIPTORS};
 use weir_oip::http::VERSION;
 
 use super::desk::{Asked, Caller, Desk, Fared};
-use super::{CLASS, EXTENSIONS, STREAM, closed};
+use super::{CLASS, EXTENSIONS, STREAM, closed, text_beside};
 use crate::local::Guest;
 
 /// Calls of a connection at a time; more wait at the client.
@@ -141,10 +141,13 @@ struct Beside {
 }
 
 impl Beside {
-    fn of(metadata: &MetadataMap) -> Self {
-        let text = |name: &str| metadata.get(name).and_then(|value| value.to_str().ok());
-        let named = |names: [&str; 2]| names.iter().find_map(|name| text(name)).map(str::to_owned);
-        Self { stream: named(STREAM), class: named(CLASS), within: text("grpc-timeout").and_then(timeout) }
+    fn of(metadata: &MetadataMap) -> Result<Self, Refused> {
+        let named = |names: [&str; 2]| {
+            let found = names.iter().find_map(|name| Some((name, metadata.get(*name)?)));
+            found.map(|(name, value)| text_beside(name, value.as_bytes())).transpose()
+        };
+        let within = metadata.get("grpc-timeout").and_then(|value| timeout(value.to_str().ok()?));
+        Ok(Self { stream: named(STREAM)?, class: named(CLASS)?, within })
     }
 }
 
@@ -202,8 +205,13 @@ impl GrpcInferenceService for Inference {
     }
 
     async fn model_infer(&self, request: tonic::Request<ModelInferRequest>) -> Answer<ModelInferResponse> {
-        let beside = Beside::of(request.metadata());
-        let answer = self.infer(request.into_inner(), beside).await;
+        let answer = match Beside::of(request.metadata()) {
+            Ok(beside) => self.infer(request.into_inner(), beside).await,
+            Err(refused) => {
+                self.desk.charge(&self.caller, 0, false).await;
+                Err(refused)
+            }
+        };
         answer.map(Response::new).map_err(|refused| grpc::status(&refused))
     }
 
@@ -213,7 +221,13 @@ impl GrpcInferenceService for Inference {
         request: tonic::Request<tonic::Streaming<ModelInferRequest>>,
     ) -> Answer<Self::ModelStreamInferStream> {
         // How long the stream may last says nothing of one of its calls.
-        let beside = Beside { within: None, ..Beside::of(request.metadata()) };
+        let beside = match Beside::of(request.metadata()) {
+            Ok(beside) => Beside { within: None, ..beside },
+            Err(refused) => {
+                self.desk.charge(&self.caller, 0, false).await;
+                return Err(grpc::status(&refused));
+            }
+        };
         let (answers, stream) = mpsc::channel(CALLS as usize);
         let (own, mut calls) = (self.clone(), request.into_inner());
         tokio::spawn(async move {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -15,11 +15,14 @@ use tokio::sync::watch;
 use weir_oip::{Refused, http};
 
 use super::desk::{Asked, Caller, Desk, Fared};
-use super::{CLASS, EXTENSIONS, STREAM, closed};
+use super::streams::wrong;
+use super::{CLASS, EXTENSIONS, STREAM, closed, text_beside};
 use crate::local::Guest;
 
-/// So long a client may take to send a head, from the first byte of it on, or a body.
+/// So long a client may take to send a body.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// So long it may take until a whole head is there, from the call before or the beginning on.
+const QUIET: Duration = Duration::from_secs(30);
 /// Misses that the promise of the stream still allows, where a request was missed.
 const MISSES_LEFT: &str = "weir-misses-left";
 
@@ -35,6 +38,9 @@ pub(super) async fn converse(
     let answer = service_fn(|request| async { Ok::<_, Infallible>(answer(desk, caller, request).await) });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
+        .header_read_timeout(QUIET)
+        // One that has said all that it wants to say may still listen.
+        .half_close(true)
         .max_buf_size(64 << 10)
         .serve_connection(TokioIo::new(guest.stream), answer);
     let mut connection = std::pin::pin!(connection);
@@ -71,6 +77,8 @@ async fn answer(desk: &Desk, caller: &Caller, request: Request<Incoming>) -> Rep
             infer(desk, caller, (model, version), request).await
         }
         (path, method) => {
+            // What is answered to `HEAD` is sent without its body.
+            let method = if method == Method::HEAD { &Method::GET } else { method };
             let outcome = look(desk, path, method);
             desk.charge(caller, 0, false).await;
             outcome
@@ -172,18 +180,26 @@ fn head_of(headers: &HeaderMap) -> Result<Head, Refused> {
     }
     let length = headers.get(http::LENGTH_HEADER).map(|value| {
         let text = text_of(value);
-        text.parse().map_err(|_| Refused::Invalid(format!("{} is {text}, no number", http::LENGTH_HEADER)))
+        text.parse().map_err(|_| wrong(http::LENGTH_HEADER, text, "must be a number of bytes"))
     });
-    let named = |names: [&str; 2]| names.iter().find_map(|name| headers.get(*name)).map(text_of);
-    Ok((length.transpose()?, (named(STREAM), named(CLASS))))
+    let named = |names: [&str; 2]| {
+        let found = names.iter().find_map(|name| Some((name, headers.get(*name)?)));
+        found.map(|(name, value)| text_beside(name, value.as_bytes())).transpose()
+    };
+    Ok((length.transpose()?, (named(STREAM)?, named(CLASS)?)))
 }
 
 /// The whole body, of so many bytes at most.
 async fn body_of(body: Incoming, limit: usize) -> Result<Bytes, Refused> {
+    let too_large = || Refused::TooLarge(format!("the body has more than daemon.max-frame = {limit} bytes"));
+    // One that says so itself is not waited for.
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large());
+    }
     let read = tokio::time::timeout(PATIENCE, Limited::new(body, limit).collect()).await;
     let read = read.map_err(|_| Refused::Invalid(format!("the body did not come within {PATIENCE:?}")))?;
     read.map(|body| body.to_bytes()).map_err(|error| match error.is::<LengthLimitError>() {
-        true => Refused::TooLarge(format!("the body has more than daemon.max-frame = {limit} bytes")),
+        true => too_large(),
         false => Refused::Invalid(format!("the body: {error}")),
     })
 }

@@ -23,6 +23,7 @@ use crate::overview::Overview;
 use crate::socket::Debts;
 use desk::{Caller, Desk};
 use tls::Tls;
+use weir_oip::Refused;
 use weir_os::clock;
 use weir_plan::config::{ListenAddress, OipConfig};
 
@@ -43,6 +44,14 @@ const STREAM: [&str; 2] = ["weir-stream", "weir_stream"];
 
 /// The class of a call, likewise.
 const CLASS: [&str; 2] = ["weir-class", "weir_class"];
+
+/// What stands beside a call, in a header or in metadata.
+fn text_beside(name: &str, value: &[u8]) -> Result<String, Refused> {
+    // Whoever names a stream must not have another one.
+    let text =
+        str::from_utf8(value).map_err(|error| Refused::Invalid(format!("{name}: must be UTF-8: {error}")));
+    text.map(str::to_owned)
+}
 
 /// How a listener's clients speak it.
 #[derive(Clone, Copy)]

@@ -194,7 +194,7 @@ fn what_is_not_the_format_is_refused() {
         (of_one_pipeline().to_json().replacen("\"services\": [],", "", 1), "the field services is missing"),
         (of_services().with_pipelines(vec![staged(), staged()]).to_json(), "the field service is missing"),
         ("[]".to_owned(), "must be an object, not a list"),
-        (String::new(), "the file ends within a value"),
+        (String::new(), "it ends where a value must stand"),
     ] {
         let error = Certificate::parse(&bad).expect_err(expected).to_string();
         assert!(error.contains(expected), "{error:?} instead of {expected:?}");

@@ -165,7 +165,7 @@ fn what_is_not_the_schema_is_refused_with_its_place() {
         (text.replacen(":6000", ":6000.00000000000000000000000000000001", 1), "more than 30 digits"),
         ("{".repeat(5000), "column"),
         ("[".repeat(5000), "column"),
-        (String::new(), "the file ends within a value"),
+        (String::new(), "it ends where a value must stand"),
     ] {
         let message = refusal(&bad);
         assert!(message.contains(expected), "{message:?} instead of {expected:?}");

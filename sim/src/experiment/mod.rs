@@ -24,7 +24,7 @@ mod view;
 
 use std::fmt::Display;
 
-use planner::{ProblemError, in_words};
+use planner::{ProblemError, Tables, in_words};
 use serde::Deserialize;
 
 use crate::cluster::Cluster;
@@ -173,7 +173,8 @@ impl Experiment {
             let message = error.message();
             ExperimentError::Toml(error.to_string().replace(message, &in_words(message, "a table")))
         };
-        let raw: raw::Experiment = toml::from_str(text).map_err(told)?;
+        let from = toml::Deserializer::parse(text).map(Tables);
+        let raw: raw::Experiment = from.and_then(Deserialize::deserialize).map_err(told)?;
         let system = |(index, system)| System::new(index, system, &raw.service, data);
         let systems = raw.system.iter().enumerate().map(system);
         let arrivals = raw.arrivals.iter().enumerate().map(|(i, arrivals)| Arrivals::new(i, arrivals, data));

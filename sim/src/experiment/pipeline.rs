@@ -97,7 +97,7 @@ enum Means {
     /// Of each variant of the stage before.
     Each(Vec<f64>),
     /// The product of columns, in the row of each.
-    Table(Product),
+    Table(#[serde(deserialize_with = "planner::table")] Product),
 }
 
 /// Numbers of variants from a table.

@@ -147,6 +147,20 @@ fn variants_answer_in_lulls_and_break_no_promise() {
 }
 
 #[test]
+fn no_table_is_read_from_a_list() {
+    let text = text("\"weir\"", "\"any_miss(1,3)\"", "\"constant\"", "load = [0.2]");
+    for (from, to) in [
+        ("streams = [{ constraints = [\"any_miss(1,3)\"] }]", "streams = [[[\"any_miss(1,3)\"]]]"),
+        ("workers = [{ batch = 2, time = \"10ms\", accuracy = 0.5 }]", "workers = [[1, 2]]"),
+        ("process = \"constant\"", "process = { trace = [\"t.csv\", \"ms\"] }"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = parse(&text.replace(from, to)).expect_err(to).to_string();
+        assert!(error.contains("must be a table, not a list"), "{to}: {error}");
+    }
+}
+
+#[test]
 fn the_certified_rate_is_that_of_theorem_b() {
     for (constraint, batch, count) in
         [("any_miss(5,10)", 4, 8.0), ("any_miss(1,10)", 4, 4.0), ("row_miss(2)", 8, 24.0)]

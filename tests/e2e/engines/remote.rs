@@ -283,7 +283,7 @@ fn whatever_a_server_says_is_bounded_and_told() {
         (Behaviour::Endless, MissReason::WorkerLost, "its answer has more than the"),
         (Behaviour::OtherShape, MissReason::WorkerLost, "output \"out\" is of shape"),
         (Behaviour::TooFew, MissReason::WorkerLost, "bytes are left"),
-        (Behaviour::NoJson, MissReason::WorkerLost, "the answer: expected value"),
+        (Behaviour::NoJson, MissReason::WorkerLost, "the answer: no such value can stand here"),
         (Behaviour::HangsUp, MissReason::WorkerLost, "connection closed before message completed"),
         (Behaviour::Refuses, MissReason::EngineFailed, "it answered 429: not  now"),
     ] {

@@ -176,6 +176,12 @@ fn what_is_wrong_is_told_by_its_status_and_in_words() {
         ("none", good.clone(), 404, &["no model none", "null, slow"][..]),
         ("null/versions/2", good.clone(), 404, &["version 1", "not 2"]),
         ("null", json!({}), 400, &["inputs"]),
+        (
+            "null",
+            json!({ "inputs": [{ "name": "input", "datatype": "FP32", "shape": 3, "data": [0] }] }),
+            400,
+            &["the call: inputs[0].shape: must be a list, not 3"],
+        ),
         ("null", call(&[1.0], json!({})), 400, &["[1]", "[3]"]),
         ("null", call(&[1.0; 9_000], json!({})), 413, &["daemon.max-frame = 16384"]),
         ("null", call(&[1.0; 3], json!({ "weir_stream": 7 })), 400, &["weir_stream"]),
@@ -220,6 +226,42 @@ fn what_is_wrong_is_told_by_its_status_and_in_words() {
     ] {
         assert_eq!(caller.ask(what).status, status, "{what}");
     }
+    // One that says itself that it is too much is not waited for, nor asked for.
+    let mut large = Caller::of(&place);
+    large.0.write_all(b"POST /v2/models/null/infer HTTP/1.1\r\nHost: weir\r\nContent-Length: 99999\r\nExpect: 100-continue\r\n\r\n").expect("sent");
+    assert_eq!(large.answer().status, 413);
+    caller.send("POST /v2/models/null/infer", "weir-stream: caf\u{e9}\r\n", good.to_string().as_bytes());
+    assert_eq!(caller.answer().json()["parameters"]["weir_sequence"], json!(0), "UTF-8 is text");
+    let head = format!(
+        "POST /v2/models/null/infer HTTP/1.1\r\nHost: weir\r\nContent-Length: {}\r\nweir-stream: ",
+        good.to_string().len()
+    );
+    caller
+        .0
+        .write_all(&[head.as_bytes(), b"caf\xe9\r\n\r\n", good.to_string().as_bytes()].concat())
+        .expect("sent");
+    let answer = caller.answer();
+    assert_eq!(
+        (answer.status, answer.error().starts_with("weir-stream: must be UTF-8")),
+        (400, true),
+        "{}",
+        answer.error()
+    );
+    // Whoever has said all that it wants to say is answered all the same.
+    let mut half = Caller::of(&place);
+    half.send("POST /v2/models/null/infer", "", good.to_string().as_bytes());
+    half.0.shutdown(std::net::Shutdown::Write).expect("half of it");
+    assert_eq!(half.answer().status, 200);
+    half.0.read_to_end(&mut Vec::new()).expect("closed");
+    // The head of what would be answered.
+    let mut asked = Caller::of(&place);
+    asked
+        .0
+        .write_all(b"HEAD /v2/health/ready HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n")
+        .expect("sent");
+    let mut told = String::new();
+    asked.0.read_to_string(&mut told).expect("closed");
+    assert!(told.starts_with("HTTP/1.1 200 ") && told.ends_with("\r\n\r\n"), "{told}");
     // What is no HTTP ends that connection alone.
     let mut other = Caller::of(&place);
     other.0.write_all(b"\x01\x02\x03 nonsense\r\n\r\n").expect("sent");

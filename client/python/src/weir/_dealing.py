@@ -21,7 +21,7 @@ def density(constraint: Constraint) -> Fraction:
         2: (k - a, k),
         3: (a, a + 1),
         # At least `a` in a row in any `k` is promised by at most so many misses among them.
-        4: (k // a - 1 if a else 0, k),
+        4: (k // a - 1 if a else k, k),
     }[form]
     if not 0 <= misses < window:
         raise ValueError(f"{constraint} leaves nothing to be served, or cannot hold")

@@ -188,7 +188,7 @@ impl TryFrom<RawEach> for Each {
 #[serde(untagged, expecting = "the name of a tensor is needed, or { row = \"…\" }")]
 enum RawPart {
     Name(String),
-    Row(RawRow),
+    Row(#[serde(deserialize_with = "planner::table")] RawRow),
 }
 
 #[derive(Deserialize)]

@@ -50,7 +50,7 @@ impl<U: Message + Default> Decoder for BoundedDecoder<U> {
         // What tonic has put together of a message lies in one piece, so nothing is copied.
         let message = source.copy_to_bytes(source.remaining());
         check_fields(&message).map_err(Status::invalid_argument)?;
-        U::decode(message).map(Some).map_err(|error| Status::internal(error.to_string()))
+        U::decode(message).map(Some).map_err(|error| Status::invalid_argument(error.to_string()))
     }
 }
 

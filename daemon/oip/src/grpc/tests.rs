@@ -61,6 +61,10 @@ fn elements_come_raw_or_in_the_list_of_their_type() {
     let expected = [0.5f64.to_le_bytes(), (-2.0f64).to_le_bytes()].concat();
     assert_eq!(packed(Type::F64, &message(vec![input("FP64", Some(double))], &[])), Ok(expected));
     assert_eq!(packed(Type::F16, &message(vec![input("FP16", None)], &[b"abcd"])), Ok(b"abcd".to_vec()));
+    assert_eq!(
+        packed(Type::F16, &message(vec![input("FP16", Some(contents()))], &[b"abcd"])),
+        Ok(b"abcd".to_vec())
+    );
 }
 
 #[test]
@@ -83,6 +87,14 @@ fn what_is_wrong_is_told() {
         let text = packed(Type::F32, &message(inputs, raw)).expect_err("it is wrong");
         assert!(words.iter().all(|word| text.contains(word)), "{text}: {words:?}");
     }
+    let mut empty = message(vec![], &[]);
+    empty.parameters.insert("weir_last".to_owned(), InferParameter::default());
+    let text = call(&empty).expect_err("it says nothing").to_string();
+    assert_eq!(text, "parameters.weir_last: must have a value");
+    empty.outputs = vec![InferRequestedOutputTensor { name: "y".to_owned(), parameters: empty.parameters }];
+    empty.parameters = HashMap::new();
+    let text = call(&empty).expect_err("it says nothing").to_string();
+    assert_eq!(text, "output \"y\": parameters.weir_last: must have a value");
 }
 
 #[test]
@@ -104,7 +116,7 @@ fn parameters_and_outputs_go_both_ways() {
         (response.model_name.as_str(), response.model_version.as_str(), response.id.as_str()),
         ("m", "1", "7")
     );
-    assert_eq!(parameters_of(&response.parameters), parameters);
+    assert_eq!(parameters_of(&response.parameters), Ok(parameters));
     let described: Vec<_> = response
         .outputs
         .iter()

@@ -34,8 +34,9 @@ fn binary_data_belongs_to_the_inputs_in_their_order() {
 fn a_body_that_is_no_call_is_told_why() {
     let one = |rest: &str| format!(r#"{{"inputs":[{{"name":"a","datatype":"UINT8","shape":[2]{rest}}}]}}"#);
     for (body, header, word) in [
-        (String::new(), None, "EOF"),
-        ("{}".into(), None, "inputs"),
+        (String::new(), None, "the call: it ends where a value must stand at line 1 column 0"),
+        ("{}".into(), None, "the call: missing field `inputs`"),
+        ("[]".into(), None, "the call: must be an object, not a list"),
         ("{}".into(), Some(3), "the body has 2 bytes"),
         (one(""), None, "neither data nor binary_data_size"),
         (one(r#","parameters":{"binary_data_size":2}"#), None, "0 bytes are left"),
@@ -46,9 +47,62 @@ fn a_body_that_is_no_call_is_told_why() {
         let text = call(body.as_bytes(), header).expect_err("it is wrong").to_string();
         assert!(text.contains(word), "{text}: {word}");
     }
+    assert!(
+        call(b"{\"id\":\"\xff\",\"inputs\":[]}", None).expect_err("no text").to_string().contains("utf-8")
+    );
     let body = one(r#","data":[1,2]"#) + "xyz";
     let text = call(body.as_bytes(), Some(body.len() - 3)).expect_err("too much").to_string();
     assert!(text.contains("3 bytes follow"), "{text}");
+}
+
+#[test]
+fn what_is_of_a_wrong_type_is_told_by_its_field() {
+    let good = r#"{"id":"7","parameters":{"p":1},"inputs":[{"name":"a","datatype":"INT8","shape":[2],"data":[1,2]}],"outputs":[]}"#;
+    call(good.as_bytes(), None).expect("good");
+    for (from, to, told) in [
+        ("\"7\"", "7", "id: must be a text in quotes, not 7"),
+        ("{\"p\":1}", "[]", "parameters: must be an object, not a list"),
+        ("1}", "null}", "parameters.p: must be true, false, a number or a text in quotes, not null"),
+        ("1}", "[1]}", "parameters.p: must be true, false, a number or a text in quotes, not a list"),
+        ("[2]", "2", "inputs[0].shape: must be a list, not 2"),
+        ("[2]", "[1.5]", "inputs[0].shape[0]: must be a whole number, not 1.5"),
+        ("\"INT8\"", "8", "inputs[0].datatype: must be a text in quotes, not 8"),
+        ("\"name\":\"a\"", "\"name\":{}", "inputs[0].name: must be a text in quotes, not an object"),
+        ("\"name\":\"a\",", "", "inputs[0]: missing field `name`"),
+        ("\"outputs\":[]", "\"outputs\":[\"y\"]", "outputs[0]: must be an object, not \"y\""),
+        ("\"outputs\":[]", "\"outputs\":[[\"y\"]]", "outputs[0]: must be an object, not a list"),
+        ("\"outputs\":[]", "\"outputs\":{}", "outputs: must be a list, not an object"),
+    ] {
+        assert!(good.contains(from), "{from}");
+        let error = call(good.replacen(from, to, 1).as_bytes(), None).expect_err(to).to_string();
+        assert!(error.starts_with(&format!("the call: {told} at line 1 column ")), "{to}: {error}");
+    }
+    // Some clients write all fields that there are.
+    let nulls = good
+        .replace("\"7\"", "null")
+        .replace("{\"p\":1}", "null")
+        .replace("\"outputs\":[]", "\"outputs\":null");
+    let nulls = call(nulls.as_bytes(), None).expect("as if they were left out");
+    assert!(nulls.id.is_empty() && nulls.parameters.is_empty() && nulls.outputs.is_empty());
+    let tensor = tensor("a", DataType::I8, &[2]);
+    let model = Model { name: "m", inputs: std::slice::from_ref(&tensor), outputs: &[] };
+    let element = "a number, or a list of the elements there";
+    for (data, told) in [
+        ("7", "data: must be a list of the elements, each a number, not 7".to_owned()),
+        ("\"x\"", "data: must be a list of the elements, each a number, not \"x\"".to_owned()),
+        ("{}", "data: must be a list of the elements, each a number, not an object".to_owned()),
+        ("[1,\"x\"]", format!("data[1]: must be {element}, not \"x\"")),
+        ("[[1],[null]]", format!("data[1][0]: must be {element}, not null")),
+        ("[1,300]", "data[1]: 300 is no INT8".to_owned()),
+        ("[1,2.5]", "data[1]: 2.5 is no INT8".to_owned()),
+        ("[[1,2],[3]]", "data[1][0]: there are more elements than the shape has".to_owned()),
+        ("[1]", "has 1 elements, its shape 2".to_owned()),
+    ] {
+        let text = good.replace("[1,2]", data);
+        let read = call(text.as_bytes(), None).expect("a call");
+        let error = crate::pack(&model, &read, &mut Vec::new()).expect_err(data).to_string();
+        assert!(error.starts_with("input \"a\"") && error.ends_with(&told), "{data}: {error}");
+    }
 }
 
 #[test]

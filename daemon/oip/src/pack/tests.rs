@@ -75,7 +75,7 @@ fn what_is_wrong_is_told_by_its_name_and_what_is_taken() {
         (vec![input("a", "UINT8", &[3], Data::Bool(&[true; 3])), b()], &["true is no UINT8"]),
         (vec![input("a", "UINT8", &[3], Data::Json(&long)), b()], &["\"a\"", "more elements"]),
         (vec![input("a", "UINT8", &[3], Data::Json(&deep)), b()], &["\"a\"", "x"]),
-        (vec![input("a", "UINT8", &[3], Data::Json(&none)), b()], &["must be an array"]),
+        (vec![input("a", "UINT8", &[3], Data::Json(&none)), b()], &["data: must be a list"]),
     ];
     for (call, words) in cases {
         let text = packed(&two(), call).expect_err("it is wrong");

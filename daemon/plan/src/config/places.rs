@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use planner::in_words;
+use planner::{Tables, in_words};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, Deserializer, Error};
@@ -34,7 +34,8 @@ pub(super) fn read<'a>(text: &'a str, problems: &mut Problems<'_>) -> (Option<ra
     let tree = |document: Spanned<DeTable<'a>>, left_out| Tree { table: document.into_inner(), left_out };
     let written = document.clone();
     while errors.is_empty() && left_out.len() < MOST {
-        let read: Result<raw::File, _> = Deserialize::deserialize(Deserializer::from(document.clone()));
+        let from = Tables(Deserializer::from(document.clone()));
+        let read: Result<raw::File, _> = Deserialize::deserialize(from);
         let error = match read {
             Ok(file) => return (whole.then_some(file), tree(document, left_out)),
             Err(error) => error,
@@ -48,7 +49,9 @@ pub(super) fn read<'a>(text: &'a str, problems: &mut Problems<'_>) -> (Option<ra
         whole &= absent.is_none();
         if news {
             let told = in_words(message, "a table");
-            let field = error.span().and_then(|span| field_at(written.get_ref(), &span)).unwrap_or_default();
+            let list = message.starts_with("invalid type: sequence");
+            let field = error.span().and_then(|span| field_at(written.get_ref(), (&span, list)));
+            let field = field.unwrap_or_default();
             let told = if field.is_empty() { told } else { format!("{field}: {told}") };
             problems.add(begin(&error), told);
         }
@@ -76,23 +79,23 @@ fn begin(error: &Error) -> usize {
     error.span().map_or(0, |span| span.start)
 }
 
-/// The field that stands there, such as `service[0].stream[1].name`; of a name that stands there, the table that has it.
-fn field_at(table: &DeTable<'_>, span: &Range<usize>) -> Option<String> {
+/// The field that stands there, such as `service[0].stream[1].name`; of a name that stands there, the table that has it. A list of
+/// tables stands where its first one does: it is meant if it is a `list`.
+fn field_at(table: &DeTable<'_>, (span, list): (&Range<usize>, bool)) -> Option<String> {
     table.iter().find_map(|(key, value)| {
-        let within = field_within(value, span).map(|within| format!("{}{within}", key.get_ref()));
+        let within = field_within(value, (span, list)).map(|within| format!("{}{within}", key.get_ref()));
         let own = || (value.span() == *span).then(|| key.get_ref().to_string());
         within.or_else(own).or_else(|| (key.span() == *span).then(String::new))
     })
 }
 
-fn field_within(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<String> {
+fn field_within(value: &Spanned<DeValue<'_>>, (span, list): (&Range<usize>, bool)) -> Option<String> {
     match value.get_ref() {
-        DeValue::Table(table) => {
-            field_at(table, span).map(|field| if field.is_empty() { field } else { format!(".{field}") })
-        }
+        DeValue::Table(table) => field_at(table, (span, list))
+            .map(|field| if field.is_empty() { field } else { format!(".{field}") }),
         DeValue::Array(array) => array.iter().enumerate().find_map(|(place, item)| {
-            let own = || (item.span() == *span).then(String::new);
-            field_within(item, span).or_else(own).map(|within| format!("[{place}]{within}"))
+            let own = || (item.span() == *span && !(list && item.get_ref().is_table())).then(String::new);
+            field_within(item, (span, list)).or_else(own).map(|within| format!("[{place}]{within}"))
         }),
         _ => None,
     }
@@ -160,3 +163,6 @@ fn place(table: &DeTable<'_>, field: &str) -> usize {
     }
     at
 }
+
+#[cfg(test)]
+mod tests;

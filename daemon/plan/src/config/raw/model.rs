@@ -37,7 +37,7 @@ pub(in crate::config) struct SimulatedVariant {
 #[serde(untagged, expecting = "must be a time in quotes, or { bound = \"…\", likely = \"…\", mean = \"…\" }")]
 pub(in crate::config) enum SimulatedTime {
     Always(String),
-    Spread(Spread),
+    Spread(#[serde(deserialize_with = "planner::table")] Spread),
 }
 
 #[derive(Clone, Debug, Deserialize)]
