@@ -17,12 +17,14 @@ use dice::Dice;
 const SIZES: [(u32, u32); 9] =
     [(8, 3), (20, 6), (40, 9), (40, 15), (80, 9), (160, 9), (160, 15), (160, 3), (1000, 60)];
 /// Those of the other kinds: with better variants beside the base, peaks in place of times, devices that two services share.
-const OTHERS: [(Kind, (u32, u32)); 5] = [
+const OTHERS: [(Kind, (u32, u32)); 7] = [
     (Kind::Switched, (40, 9)),
     (Kind::Switched, (160, 9)),
     (Kind::Peaks, (40, 9)),
     (Kind::Peaks, (160, 9)),
     (Kind::Shared, (4, 2)),
+    (Kind::Shared, (8, 3)),
+    (Kind::Shared, (40, 9)),
 ];
 /// Of the demand that the two fastest variants of each service carry with their share of the devices.
 const LOADS: [f64; 2] = [0.6, 0.95];

@@ -16,6 +16,7 @@ pub mod plan;
 pub mod problem;
 pub mod promise;
 pub mod quota;
+mod sharing;
 mod until;
 mod verify;
 mod whole;

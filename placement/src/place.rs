@@ -8,6 +8,7 @@ use crate::factor;
 use crate::plan::{self, Plan};
 use crate::problem::Problem;
 use crate::promise::Keeping;
+use crate::sharing;
 use crate::until::Until;
 use crate::verify;
 use crate::whole::{self, Aim, Columns, Whole};
@@ -147,19 +148,12 @@ impl Placing<'_> {
     /// The best plan where services may share devices, or there are pipelines. A plan of services that all have devices to themselves
     /// is one too, and is found sooner: only better ones are looked for then.
     fn beside_alone(&self) -> Result<Best, PlaceError> {
-        let alone = match self.problem.pipelines.is_empty() {
-            true => self.bundles(self.problem, false, self.left() / PART).0,
-            false => None,
-        };
-        let least = alone.as_ref().map(|plan| plan.accuracy);
-        let (most, columns) = match self.problem.pipelines.is_empty() {
-            true => self.columns.within(self.problem, least.unwrap_or(f64::NEG_INFINITY)),
-            false => (f64::INFINITY, None),
-        };
-        let columns = columns.as_ref().unwrap_or(&self.columns);
-        let whole = self.solve(self.problem, columns, Aim::Accuracy, least, self.left())?;
-        let (plan, bound) = (whole.plan, whole.bound.min(most));
-        Ok((plan.or(alone), bound.max(least.unwrap_or(f64::NEG_INFINITY))))
+        if !self.problem.pipelines.is_empty() {
+            let whole = self.aim(self.problem, Aim::Accuracy, None, self.left())?;
+            return Ok((whole.plan, whole.bound));
+        }
+        let alone = self.bundles(self.problem, false, self.left() / PART).0;
+        sharing::solve(self.problem, &self.columns, alone, self.end).map_err(PlaceError::Solver)
     }
 
     /// The best plan by bundles, for a problem that is separable; or the `first` that serves all.

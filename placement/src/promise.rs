@@ -143,33 +143,56 @@ fn pool(promise: &Promise, deadline: Span, devices: &[(Shape, u32)]) -> Option<R
 
 /// Whether all full batches that fit behind one of `longest` are enough at each rise.
 fn keeps(promise: &Promise, deadline: Span, pool: &[(Shape, u32)], longest: Span) -> bool {
-    let rate: f64 = pool.iter().map(|(shape, count)| f64::from(*count) * shape.rate()).sum();
+    let pool: Vec<(Shape, f64)> = pool.iter().map(|&(shape, count)| (shape, f64::from(count))).collect();
+    lacking(promise, deadline, &pool, longest).is_none()
+}
+
+/// What a pool lacks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lack {
+    /// Batches at this rise.
+    Rise(Rise),
+    /// Rate, in the long run.
+    Rate,
+    /// It is too close to capacity to be looked at to the end.
+    Unknown,
+}
+
+/// What the full batches that so many devices begin behind one of `longest` are not enough for, if there is anything.
+pub(crate) fn lacking(
+    promise: &Promise,
+    deadline: Span,
+    pool: &[(Shape, f64)],
+    longest: Span,
+) -> Option<Lack> {
+    let rate: f64 = pool.iter().map(|(shape, count)| count * shape.rate()).sum();
     if rate < promise.rate() * (1.0 - EPSILON) {
-        return false;
+        return Some(Lack::Rate);
     }
-    let whole: f64 = pool.iter().map(|(shape, count)| f64::from(*count * shape.batch)).sum();
+    let whole: f64 = pool.iter().map(|(shape, count)| count * f64::from(shape.batch)).sum();
     let repetition = promise.repetition(pool.iter().map(|(shape, _)| shape.time));
     for (i, rise) in promise.rises().enumerate() {
         if repetition.is_some_and(|repetition| rise.length > repetition) {
-            return true;
+            return None;
         }
         let left = (rise.length + deadline).saturating_sub(longest);
-        let begun = |(shape, count): &(Shape, u32)| {
-            u64::from(*count) * u64::from(shape.batch) * (left.as_nanos() / shape.time.as_nanos())
+        let begun = |(shape, count): &(Shape, f64)| {
+            count * (u64::from(shape.batch) * (left.as_nanos() / shape.time.as_nanos())) as f64
         };
-        if pool.iter().map(begun).sum::<u64>() < rise.requests {
-            return false;
+        // As large as they may be, whole numbers are added and counted without rounding.
+        if pool.iter().map(begun).sum::<f64>() < rise.requests as f64 - EPSILON {
+            return Some(Lack::Rise(rise));
         }
         // From here on it suffices even if each device loses a whole batch.
         let least = rate * left.as_secs_f64() - whole;
         if least >= promise.rate() * rise.length.as_secs_f64() + promise.excess() && rate >= promise.rate() {
-            return true;
+            return None;
         }
         if i >= MAX_RISES {
-            return false;
+            return Some(Lack::Unknown);
         }
     }
-    false
+    Some(Lack::Unknown)
 }
 
 /// Of each shape what it counts for at one rise, or in the long run: whatever holds by either rule holds there too. That rise is

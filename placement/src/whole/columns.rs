@@ -10,7 +10,7 @@ const MAX_COLUMNS: usize = 20_000;
 /// What devices may hold, whoever shares them.
 pub(crate) struct Columns {
     pub(crate) alone: Vec<Vec<Configuration>>,
-    pub(super) shared: Vec<Shared>,
+    pub(crate) shared: Vec<Shared>,
     pub(super) parts: Vec<Parts>,
 }
 
@@ -43,12 +43,17 @@ impl Columns {
         Ok(Self { alone, shared: configuration::worth_sharing(shared), parts })
     }
 
+    /// How many of services, and of two of them.
+    pub(crate) fn count(&self) -> usize {
+        self.alone.iter().map(Vec::len).sum::<usize>() + self.shared.len()
+    }
+
     /// Checks that the program can hold them.
     ///
     /// # Errors
     /// If there are more: in words.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let count = self.alone.iter().map(Vec::len).sum::<usize>() + self.shared.len();
+        let count = self.count();
         if count > MAX_COLUMNS {
             return Err(format!(
                 "{count} ways to hold services on a device, must be at most {MAX_COLUMNS}: fewer variants, sizes of batches or rounds to share by"

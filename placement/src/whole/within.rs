@@ -45,9 +45,32 @@ impl Line {
     }
 }
 
+/// A bound on all plans of services, and what a plan loses at least with each column, those of each service alone before those that two share.
+pub(crate) struct Bounded {
+    pub(crate) bound: f64,
+    alone: Vec<Vec<f64>>,
+    shared: Vec<f64>,
+}
+
+impl Bounded {
+    /// Those of `columns`, which these are, that a plan may have that is worth more than `least`.
+    pub(crate) fn within(&self, columns: &Columns, least: f64) -> Columns {
+        let may = |loss: &f64| self.bound - loss > least;
+        let of = |(all, losses): (&Vec<Configuration>, &Vec<f64>)| -> Vec<Configuration> {
+            all.iter().zip(losses).filter(|(_, loss)| may(loss)).map(|(of, _)| of.clone()).collect()
+        };
+        let shared = columns.shared.iter().zip(&self.shared).filter(|(_, loss)| may(loss));
+        Columns {
+            shared: shared.map(|(of, _)| of.clone()).collect(),
+            alone: columns.alone.iter().zip(&self.alone).map(of).collect(),
+            parts: Vec::new(),
+        }
+    }
+}
+
 impl Columns {
-    /// A bound on all plans of services, and those of these columns that one which is worth more than `least` may have.
-    pub(crate) fn within(&self, problem: &Problem, least: f64) -> (f64, Option<Self>) {
+    /// A bound on all plans of services, and what each column loses by it; `None` if the solver gives up.
+    pub(crate) fn bounded(&self, problem: &Problem) -> Option<Bounded> {
         let (alone, shared) = self.lines(problem);
         let lines: Vec<&Line> = alone.iter().flatten().chain(&shared).collect();
         let mut known: Vec<Plane> = Vec::new();
@@ -85,17 +108,13 @@ impl Columns {
                 break;
             }
         }
-        let Some((bound, by, worth)) = best else { return (f64::INFINITY, None) };
-        let may = |line: &Line| bound - (worth[line.class] - line.worth(&by).0) > least;
-        let of = |(all, lines): (&Vec<Configuration>, &Vec<Line>)| -> Vec<Configuration> {
-            all.iter().zip(lines).filter(|(_, line)| may(line)).map(|(of, _)| of.clone()).collect()
-        };
-        let shared = self.shared.iter().zip(&shared).filter(|(_, line)| may(line));
-        let shared = shared.map(|(of, _)| of.clone()).collect();
-        (
+        let (bound, by, worth) = best?;
+        let loss = |line: &Line| worth[line.class] - line.worth(&by).0;
+        Some(Bounded {
             bound,
-            Some(Self { alone: self.alone.iter().zip(&alone).map(of).collect(), shared, parts: Vec::new() }),
-        )
+            alone: alone.iter().map(|lines| lines.iter().map(loss).collect()).collect(),
+            shared: shared.iter().map(loss).collect(),
+        })
     }
 
     /// All columns, of each service alone and of two.

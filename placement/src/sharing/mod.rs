@@ -1,0 +1,254 @@
+//! Services that may share devices: branch and bound over how many devices each has alone of each class, and how many each two share.
+//!
+//! Without whole numbers a shared device is worth no more than one of either service, so what is lost lies in the numbers of devices. What
+//! is not whole is branched on: the sum of all that a service, or two, may hold on a class, or of the first of these. Where a promise is
+//! kept by more than two kinds, or by none, it is branched on which kinds count, or which pool does. Of the choices that of which least is
+//! left to be looked at is taken.
+//!
+//! What loses little against the bound without whole numbers is looked at first: that is few configurations and few parts of all plans.
+//! Each time nothing is found, it is known that no plan is worth more, and as much again may be lost.
+
+mod kinds;
+mod relaxation;
+
+use microlp::{ComparisonOp, Error, Solution};
+
+use crate::PROVEN;
+use crate::plan::Plan;
+use crate::problem::Problem;
+use crate::until::Until;
+use crate::whole::{self, Bounded, Columns};
+use kinds::{Kinds, Promised, Row};
+use relaxation::Relaxation;
+
+/// By how much more a plan must be worth to be looked for, in points: less than what counts as a gap.
+const MORE: f64 = 0.9 * PROVEN;
+/// How many numbers of devices are tried to be decided next, and what may be left to be looked at that is little enough.
+const TRIED: usize = 3;
+const ENOUGH: f64 = 0.1;
+/// What plans that are looked for lose at most, in points: at first, and beyond what limit there are none.
+const FIRST: f64 = 0.05;
+const MOST: f64 = 1e7;
+/// The part of the time that is left after which, and in which, any better plan will do.
+const PART: u32 = 3;
+/// Which part of what a plan may gain at most one that will do gains, and in how many parts of all plans it is looked for.
+const GAINS: [f64; 4] = [0.6, 0.5, 0.7, 0.3];
+const HURRIED: u64 = 200;
+/// What a plan may lose at most that will do where none is known, in points.
+const ANY: f64 = 3.0;
+
+/// The best plan of services that is found by `end`, where that without sharing is known, and what no plan exceeds.
+///
+/// # Errors
+/// If the solver gives up: in words.
+pub(crate) fn solve(
+    problem: &Problem,
+    columns: &Columns,
+    alone: Option<Plan>,
+    end: Until,
+) -> Result<(Option<Plan>, f64), String> {
+    let bounded = columns.bounded(problem).ok_or("no multipliers bound the plans")?;
+    let bound = bounded.bound;
+    let mut looking = Looking { problem, columns, bounded, known: alone, bound, lost: FIRST };
+    if !looking.best(Until::after(end.left() / PART))? {
+        looking.any(Until::after(end.left() / PART))?;
+        looking.best(end)?;
+    }
+    let bound = looking.bound.max(looking.least());
+    Ok((looking.known, bound))
+}
+
+/// What is known so far.
+struct Looking<'a> {
+    problem: &'a Problem,
+    columns: &'a Columns,
+    bounded: Bounded,
+    known: Option<Plan>,
+    /// No plan is worth more.
+    bound: f64,
+    /// What a plan loses at most that is looked for.
+    lost: f64,
+}
+
+impl Looking<'_> {
+    /// What the known plan is worth.
+    fn least(&self) -> f64 {
+        self.known.as_ref().map_or(f64::NEG_INFINITY, |plan| plan.accuracy)
+    }
+
+    /// Looks for the best plan until `end`; whether that is known then.
+    fn best(&mut self, end: Until) -> Result<bool, String> {
+        loop {
+            let least = self.least() + MORE;
+            let floor = (self.bounded.bound - self.lost).max(least);
+            let found = self.above(floor, u64::MAX, false, end)?;
+            // What is worth no more than the floor was left out: whatever was found is the best, or what is known is, or there is none.
+            let last = found.plan.is_some() || floor <= least || found.none || self.lost > MOST;
+            let none = found.plan.is_none() && self.known.is_none() && last && !found.left;
+            self.known = found.plan.or(self.known.take());
+            self.bound = self.bound.min(if none { f64::NEG_INFINITY } else { found.bound });
+            if last || found.left {
+                return Ok(!found.left);
+            }
+            self.lost *= 2.0;
+        }
+    }
+
+    /// Looks for better plans, each of them the first that is found, until `end`.
+    fn any(&mut self, end: Until) -> Result<(), String> {
+        let mut gains = GAINS.iter();
+        while let Some(part) = gains.next().filter(|_| !end.is_over()) {
+            let least = self.least().max(self.bound - ANY);
+            let floor = least + part * (self.bound - least);
+            let found = self.above(floor.max(self.least() + MORE), HURRIED, true, end)?;
+            if found.plan.is_some() {
+                (self.known, gains) = (found.plan, GAINS.iter());
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for the best plan that is worth more than `floor`, or if `hurried` for any.
+    fn above(&self, floor: f64, mut nodes: u64, hurried: bool, end: Until) -> Result<Above, String> {
+        let columns = self.bounded.within(self.columns, floor);
+        let (relaxation, promised) = Relaxation::new(self.problem, &columns);
+        let Some(root) = relaxation.root()? else {
+            let none = columns.count() == self.columns.count();
+            return Ok(Above { plan: None, bound: floor, left: false, none });
+        };
+        let kinds = vec![Kinds::Any; promised.len()];
+        let mut open = vec![Node { most: root.objective(), solution: root, kinds }];
+        let (problem, plan, skipped) = (self.problem, None, f64::NEG_INFINITY);
+        let mut search = Search { problem, relaxation: &relaxation, promised, floor, hurried, plan, skipped };
+        while let Some(node) = open.pop() {
+            let done = hurried && search.plan.is_some();
+            if nodes == 0 || done || end.is_over() {
+                open.push(node);
+                break;
+            }
+            if node.most > search.floor {
+                nodes -= 1;
+                search.look(node, &mut open)?;
+            }
+        }
+        let most = open.iter().map(|node| node.most).fold(search.skipped, f64::max);
+        let left = most > search.floor;
+        Ok(Above { plan: search.plan, bound: most.max(search.floor), left, none: false })
+    }
+}
+
+/// What came of a search.
+struct Above {
+    plan: Option<Plan>,
+    /// No plan is worth more.
+    bound: f64,
+    /// Whether something was not looked at.
+    left: bool,
+    /// Whether there is no plan at all, as far as numbers need not be whole.
+    none: bool,
+}
+
+/// A part of all plans.
+struct Node {
+    solution: Solution,
+    /// None is worth more.
+    most: f64,
+    /// Of each promise, what keeps it.
+    kinds: Vec<Kinds>,
+}
+
+/// A part of a part: what keeps a promise in it, if that is what is decided, and what it says.
+type Part = (Option<(usize, Kinds)>, Row);
+
+struct Search<'a> {
+    problem: &'a Problem,
+    relaxation: &'a Relaxation,
+    promised: Vec<Promised<'a>>,
+    /// What a plan must be worth to be looked for.
+    floor: f64,
+    hurried: bool,
+    plan: Option<Plan>,
+    /// What was not looked at as the solver gave up is worth no more.
+    skipped: f64,
+}
+
+impl Search<'_> {
+    fn look(&mut self, node: Node, open: &mut Vec<Node>) -> Result<(), String> {
+        let devices = self.relaxation.devices(&node.solution);
+        let mut best: Option<(f64, Vec<Node>)> = None;
+        for choice in 0..self.promised.len() + TRIED {
+            let Some(parts) = self.choice(&node, &devices, choice) else { continue };
+            let found = self.by(&node, parts)?;
+            // Behind a part that may be worth more there is more to be looked at, by far.
+            let left = |of: &Node| ((of.most - self.floor) / (node.most - self.floor)).powi(4);
+            let left: f64 = found.iter().map(left).sum();
+            if best.as_ref().is_none_or(|(least, _)| left < *least) {
+                best = Some((left, found));
+            }
+            if self.hurried || left < ENOUGH {
+                break;
+            }
+        }
+        match best {
+            Some((_, parts)) => open.extend(parts),
+            None => self.note(&node, &devices)?,
+        }
+        Ok(())
+    }
+
+    /// What may be decided next, by number: what keeps a promise, and then numbers of devices; `None` where that is decided.
+    fn choice(&self, node: &Node, devices: &[Vec<f64>], choice: usize) -> Option<Vec<Part>> {
+        if let Some(promised) = self.promised.get(choice) {
+            let parts = promised.parts(self.relaxation, devices, &node.kinds[choice])?;
+            return Some(parts.into_iter().map(|(kinds, row)| (Some((choice, kinds)), row)).collect());
+        }
+        let split = self.relaxation.split(devices, choice - self.promised.len())?;
+        let below = split.devices.floor();
+        let sides = [(ComparisonOp::Le, below), (ComparisonOp::Ge, below + 1.0)];
+        Some(sides.map(|(side, count)| (None, (self.relaxation.sum(&split), side, count))).into())
+    }
+
+    /// The parts of `node` that may hold anything, the best last, which is looked at first.
+    fn by(&mut self, node: &Node, parts: Vec<Part>) -> Result<Vec<Node>, String> {
+        let mut found = Vec::new();
+        for (decided, (row, side, least)) in parts {
+            match node.solution.clone().add_constraint(row, side, least) {
+                Ok(outcome) => {
+                    let solution =
+                        outcome.into_solution().map_err(|_| "a limit without a limit".to_owned())?;
+                    let most = solution.objective().min(node.most);
+                    if most > self.floor {
+                        let mut kinds = node.kinds.clone();
+                        decided.into_iter().for_each(|(promise, of)| kinds[promise] = of);
+                        found.push(Node { solution, most, kinds });
+                    }
+                }
+                Err(Error::Infeasible) => {}
+                Err(_) => self.skipped = self.skipped.max(node.most),
+            }
+        }
+        found.sort_by(|a, b| a.most.total_cmp(&b.most));
+        Ok(found)
+    }
+
+    /// Notes a plan: all numbers of devices are whole.
+    fn note(&mut self, node: &Node, devices: &[Vec<f64>]) -> Result<(), String> {
+        let held = self.relaxation.groups.iter().zip(devices).flat_map(|(group, devices)| {
+            let counts = devices.iter().map(|devices| devices.round() as u32);
+            group.iter().zip(counts).map(|(member, count)| (member.held.clone(), count))
+        });
+        let held = held.filter(|(_, count)| *count > 0).collect();
+        let kept = self.promised.iter().all(|promised| promised.keeps(devices));
+        match if kept { whole::filled(self.problem, held)? } else { None } {
+            Some(plan) => {
+                if self.plan.as_ref().is_none_or(|known| plan.accuracy > known.accuracy) {
+                    self.floor = self.floor.max(plan.accuracy + MORE);
+                    self.plan = Some(plan);
+                }
+            }
+            // By rounding alone.
+            None => self.skipped = self.skipped.max(node.most),
+        }
+        Ok(())
+    }
+}
