@@ -336,6 +336,33 @@ fn late_dispatch_is_announced_to_all_services() {
     }
 }
 
+/// Also where no worker is idle, if it must be served.
+#[test]
+fn a_request_that_is_taken_in_late_is_announced_to_all_services() {
+    let stream =
+        || Stream { bounds: vec![Bound::Window { count: 1, length: 100 }], constraints: vec![(0, 1)] };
+    let service = || Service { streams: vec![stream()], batch: 1, time: 4, deadline: 25, turn: 1 };
+    for (turns, late) in [(false, 1), (false, 2), (true, 1), (true, 2)] {
+        let services = vec![service(), service()];
+        let shared =
+            Shared { services, workers: 1, longest: 4, turns, late: 1, overrun: 0, stall: 0, window: 0 };
+        let mut run = Run::new(&shared, 0, |_, bound| bound);
+        let (stranger, id) = (run.add(0, StreamSpec::best_effort()), run.add(1, spec(&stream())));
+        run.arrive(0, stranger);
+        run.settle();
+        run.advance(late, true);
+        run.arrive_at(0, stranger, 0, 0);
+        run.settle();
+        assert_eq!(run.causes, [], "what nothing is promised for may come late");
+        run.arrive_at(1, id, 0, 0);
+        run.settle();
+        let told: Vec<_> = run.causes.iter().map(|&(at, s, cause)| (at, s, cause)).collect();
+        let all = [(late, 0, Cause::LateDispatch), (late, 1, Cause::LateDispatch)];
+        assert_eq!(told, if late > 1 { all.to_vec() } else { Vec::new() });
+        run.drain();
+    }
+}
+
 /// Lateness meets all services: what the one with the smallest guard cannot stand, the others have not counted on either.
 #[test]
 fn the_smallest_guard_is_that_of_the_device() {

@@ -4,6 +4,7 @@
 //! force, and all is well again once nothing is wrong. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
 
 mod harness;
+mod verdict;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -11,41 +12,14 @@ use std::rc::Rc;
 
 use harness::load::{Setup, guarded, ns, setup, tight_setup, weaker, widen, with_stalls};
 use harness::mixed::mixed;
-use harness::{Dice, Harness, earliest, end_of, fallbacks, instances, system, violates_any};
+use harness::{Dice, Harness, earliest, end_of, fallbacks, instances, system};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use rt_core::{
-    Action, Cause, Event, Instant, Joined, MissReason, Newcomer, Outcome, SafeModeConfig, Scheduler,
-    SchedulerConfig, Severity, Shield, Span, StreamId, StreamSpec, StreamState, longer,
+    Action, Event, Instant, Joined, Newcomer, SafeModeConfig, Scheduler, SchedulerConfig, Severity, Shield,
+    Span, StreamId, StreamSpec, longer,
 };
-
-/// What there was of it in all runs.
-#[derive(Debug, Default)]
-struct Tally {
-    runs: usize,
-    served: usize,
-    losses: usize,
-    in_force: usize,
-    early: usize,
-    read_late: usize,
-    too_late: usize,
-    stalls: u64,
-    longer: usize,
-    excesses: usize,
-    falls: usize,
-    came: usize,
-    waited: usize,
-    takeovers: usize,
-    /// While promises had fallen back, with a worker that was not there, and with a stream that was declared anew.
-    fallen: usize,
-    incomplete: usize,
-    redeclared: usize,
-    missed: usize,
-    weaker: usize,
-}
-
-/// How the promise to a stream stood when a request of it was taken in, and after how many changes; none if there was none.
-type Stood = Option<(StreamState, u64, u64, usize)>;
+use verdict::{Taken, Tally, judge};
 
 /// A stream with its client.
 struct Client {
@@ -56,13 +30,6 @@ struct Client {
     unread: VecDeque<(u64, u64)>,
     /// When it sent something last.
     latest: u64,
-}
-
-/// A request that was taken in: when, under which constraints, and how its promise stood.
-struct Taken {
-    at: u64,
-    spec: StreamSpec,
-    stood: Stood,
 }
 
 struct Run {
@@ -349,7 +316,7 @@ fn play(setup: &Setup, wild: bool, tally: &mut Tally) {
     }
     run.harness.scheduler.set_quiet(false);
     mend(setup, &mut run);
-    judge(setup, &run, wild, tally);
+    judge(setup, (&run.harness, &run.taken), wild, tally);
 }
 
 /// Nothing is wrong any more: some time all is well, and that is told.
@@ -373,92 +340,6 @@ fn mend(setup: &Setup, run: &mut Run) {
     };
     let told = run.harness.events.iter().rev().find_map(of).unwrap_or(Severity::Normal);
     assert_eq!(told, Severity::Normal, "{setup:?} {:?}", run.harness.events);
-}
-
-fn judge(setup: &Setup, run: &Run, wild: bool, tally: &mut Tally) {
-    let harness = &run.harness;
-    let breaks: Vec<u64> = harness.events.iter().filter_map(breaks).collect();
-    let told = || format!("{setup:?}, broken at {breaks:?}: {:?}", harness.events);
-    let mut by_stream: Vec<(StreamId, Vec<_>)> = Vec::new();
-    for (at, resolution) in &harness.resolutions {
-        let request = resolution.request;
-        let Some(taken) = run.taken.get(request.token as usize).and_then(Option::as_ref) else { continue };
-        let struck = breaks.iter().any(|&broken| taken.at <= broken && broken <= *at);
-        let outcome = resolution.outcome;
-        let kept = [Outcome::Served, Outcome::Missed(MissReason::Cancelled)].contains(&outcome);
-        tally.served += usize::from(request.mandatory && outcome == Outcome::Served);
-        tally.missed += usize::from(request.mandatory && !kept);
-        let said =
-            || format!("at {at}, taken in at {}, {:?}: {resolution:?} {}", taken.at, taken.stood, told());
-        assert!(kept || !request.mandatory || taken.stood.is_none() || struck, "{}", said());
-        match by_stream.iter_mut().find(|(id, _)| *id == request.stream) {
-            Some((_, all)) => all.push((request.seq, taken, outcome, struck)),
-            None => by_stream.push((request.stream, vec![(request.seq, taken, outcome, struck)])),
-        }
-    }
-    for (id, mut ended) in by_stream {
-        ended.sort_by_key(|&(seq, ..)| seq);
-        for same in ended.chunk_by(|one, other| {
-            (one.1.stood, &one.1.spec) == (other.1.stood, &other.1.spec) && one.0 + 1 == other.0
-        }) {
-            let level = match same[0].1.stood {
-                Some((StreamState::Normal, ..)) => 0,
-                Some((StreamState::Degraded(level), ..)) => usize::from(level),
-                Some((StreamState::Suspended, ..)) | None => continue,
-            };
-            let cancelled = Outcome::Missed(MissReason::Cancelled);
-            let whole = same.iter().take_while(|(.., outcome, struck)| !struck && *outcome != cancelled);
-            let hits: Vec<_> = whole.map(|(.., outcome, _)| *outcome == Outcome::Served).collect();
-            let set = same[0].1.spec.constraints_at(level);
-            assert!(
-                !violates_any(&hits, set),
-                "level {level} of {id:?} from {}: {hits:?} {}",
-                same[0].0,
-                told()
-            );
-            tally.weaker += if level > 0 { hits.len() } else { 0 };
-        }
-    }
-    look_at_causes(setup, harness, wild, tally);
-    tally.runs += 1;
-    tally.stalls += harness.scheduler.stalls();
-    tally.longer += harness.longer_than(setup.config.workers[0].batch_time().as_nanos());
-}
-
-/// Nothing is announced but what there was.
-fn look_at_causes(setup: &Setup, harness: &Harness, wild: bool, tally: &mut Tally) {
-    let mut suspended = false;
-    for (at, event) in &harness.events {
-        match event {
-            Event::SafeMode(told) => {
-                let cause = told.state.alarm.map(|alarm| alarm.cause);
-                let stalls = setup.config.stalls.is_some();
-                let known = match cause {
-                    None | Some(Cause::MissesLow | Cause::WorkerLost | Cause::ServiceOverrun) => true,
-                    Some(Cause::LateDispatch) => stalls,
-                    // Over a window that began before all was well again.
-                    Some(Cause::ConstraintViolated) => suspended,
-                    Some(_) => false,
-                };
-                assert!(known, "at {at}: {told:?} {setup:?} {:?}", harness.events);
-                suspended |= told.state.is_suspended();
-                tally.in_force +=
-                    usize::from(told.state.severity == Severity::Warning && cause != Some(Cause::MissesLow));
-            }
-            Event::Suspension(told) => {
-                let cause = told.alarm.map(|alarm| alarm.cause);
-                assert!(wild || cause != Some(Cause::ArrivalExcess), "at {at}: {told:?} {setup:?}");
-                tally.excesses += usize::from(cause == Some(Cause::ArrivalExcess));
-                tally.falls += usize::from(matches!(told.state, StreamState::Degraded(_)));
-            }
-            Event::MissesLeft { .. } => {}
-        }
-    }
-}
-
-/// When nothing was promised any more.
-fn breaks((at, event): &(u64, Event)) -> Option<u64> {
-    matches!(event, Event::SafeMode(told) if told.state.is_suspended()).then_some(*at)
 }
 
 #[test]

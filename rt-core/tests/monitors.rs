@@ -129,6 +129,27 @@ fn a_request_taken_in_later_than_the_guard_raises_late_dispatch() {
     }
 }
 
+/// And where none was free, if it must be served: what is begun meanwhile came later.
+#[test]
+fn requests_that_must_be_served_and_are_taken_in_late_are_told_of_though_all_workers_are_busy() {
+    for dispatch in BOTH {
+        for (late, expected) in [(5, None), (25, Some((25, Cause::LateDispatch)))] {
+            let mut harness = Harness::new(one_worker(dispatch), |_, bound| bound);
+            let (id, stranger) = (harness.add(strict(8, 100)), harness.add(StreamSpec::best_effort()));
+            (0..6).for_each(|_| _ = harness.arrive(stranger));
+            harness.advance_to(late);
+            assert!(harness.is_busy(0));
+            // What nothing is promised for may come late.
+            harness.arrive_late(stranger, 0);
+            assert_eq!(harness.causes(), []);
+            (0..8).for_each(|_| harness.arrive_late(id, 0));
+            harness.drain();
+            assert_eq!(harness.mandatory_misses().is_empty(), expected.is_none(), "{dispatch:?} {late}");
+            assert_eq!(harness.causes().first().copied(), expected, "{dispatch:?} {late}");
+        }
+    }
+}
+
 #[test]
 fn a_lost_worker_and_a_failed_engine_raise_worker_lost() {
     for dispatch in BOTH {

@@ -20,6 +20,21 @@ fn dispatch_later_than_the_guard_is_announced() {
 }
 
 #[test]
+fn a_source_that_is_taken_in_later_than_the_guard_is_announced_though_no_worker_is_idle() {
+    for (late, told) in [(0, None), (1, Some((1, Cause::LateDispatch)))] {
+        let mut line = two_stages(30, 1);
+        let (stream, stranger) = (line.add(&one_in(10)), line.add(&StreamSpec::best_effort()));
+        line.arrive(stranger);
+        line.advance_to(late);
+        line.take_in(stranger, 0);
+        assert_eq!(line.causes, []);
+        line.take_in(stream, 0);
+        line.drain();
+        assert_eq!(line.causes.first().copied(), told);
+    }
+}
+
+#[test]
 fn a_source_is_answered_when_all_that_it_became_is() {
     let mut line = two_stages(20, 1);
     let stream = line.add(&one_in(10));

@@ -220,8 +220,11 @@ impl PipelineScheduler {
         room: bool,
     ) -> Option<Resolution> {
         let within = within.min(self.pipeline.deadline).saturating_sub(self.rest[0]);
+        let before = self.first.waiting_mandatory();
         let resolution = self.first.handle_wanted(now, arrival, (sent, within), room);
-        if resolution.is_none() && self.first.pool().first_alike().flatten().is_some() {
+        let late = now.since(arrival.at) > self.pipeline.guard;
+        let idle = resolution.is_none() && self.first.pool().first_alike().flatten().is_some();
+        if idle || late && self.first.has_taken_in(before, resolution.as_ref()) {
             self.arm(arrival.at);
         }
         resolution.map(|resolution| self.as_whole(resolution))

@@ -110,6 +110,9 @@ impl Scheduler {
             false => (class as usize, false),
         };
         let mandatory = class == MANDATORY;
+        if mandatory && now.since(at) > self.most_late() {
+            self.taken_in_late(now, at);
+        }
         // Promises are kept in the order of arrival: nobody comes before others by what it wants.
         let deadline = if class == OPTIONAL { wanted } else { sent + self.config.deadline };
         let place = 0;
@@ -211,6 +214,17 @@ impl Scheduler {
             self.suspend(now, id, Cause::ArrivalExcess, evidence, until);
         }
         (conforms, class)
+    }
+
+    /// A request that must be served and came at `at` is taken in later than it may be: what came later may have been begun before it, be
+    /// no worker idle. Who shares workers asks for all who do.
+    #[cold]
+    fn taken_in_late(&mut self, now: Instant, at: Instant) {
+        let (guard, delay) = (self.most_late(), now.since(at));
+        self.worst_delay = self.worst_delay.max(delay);
+        if self.guest.is_none() && !self.has_stalled(at, at + guard, now) {
+            self.raise_late(now, guard, delay);
+        }
     }
 
     /// Whether the daemon perhaps stood still before request number `seq` of `id` was read, which was sent at `sent`. It harms nobody

@@ -90,6 +90,11 @@ impl Scheduler {
         !self.waiting.is_clear()
     }
 
+    /// Whether the request that has just come, before which so many mandatory ones waited, is mandatory.
+    pub(crate) fn has_taken_in(&self, before: usize, refused: Option<&Resolution>) -> bool {
+        refused.map_or(self.waiting_mandatory() > before, |refused| refused.request.mandatory)
+    }
+
     /// Requests waiting that the promises count on.
     #[must_use]
     pub fn waiting_mandatory(&self) -> usize {

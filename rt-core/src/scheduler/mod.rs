@@ -206,7 +206,7 @@ impl Scheduler {
     /// Takes in a request. Returns its resolution if it is refused at once; `None` means that it waits and `poll` will
     /// resolve it. A request of an unknown stream is cancelled.
     ///
-    /// That it came more than the guard before `now`, while a worker is idle, is late dispatch.
+    /// That it came more than the guard before `now`, while a worker is idle or if it must be served, is late dispatch.
     #[inline]
     pub fn handle_arrival(&mut self, now: Instant, arrival: Arrival) -> Option<Resolution> {
         self.take_in(now, arrival, (arrival.at, self.config.deadline), true)

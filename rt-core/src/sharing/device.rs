@@ -194,7 +194,11 @@ impl Device {
     ) -> Option<Resolution> {
         let at = arrival.at;
         let scheduler = &mut self.schedulers[service];
+        let before = scheduler.waiting_mandatory();
         let resolution = scheduler.handle_wanted(now, arrival, wanted, room);
+        if now.since(at) > scheduler.most_late() && scheduler.has_taken_in(before, resolution.as_ref()) {
+            self.armed = self.armed.min(at);
+        }
         match scheduler.waits_until(now) {
             Some(wake) if self.touched >> service & 1 == 0 => {
                 // Mostly it only waits behind others.

@@ -76,9 +76,12 @@ impl Mailbox {
         self.ring();
     }
 
-    /// The models of a service are lost, and are to be loaded anew by the worker.
+    /// The models of a service are lost, and are to be loaded anew by the worker, which is lost to the scheduler. What that has given it
+    /// since it looked whether they are there has been missed, and is run no more: its slots may be others' by now.
     pub(super) fn break_down(&self, service: usize) {
-        lock(&self.next).broken |= 1 << service;
+        let mut job = lock(&self.next);
+        (job.full, job.broken) = (false, job.broken | 1 << service);
+        drop(job);
         self.ring();
     }
 
@@ -198,5 +201,19 @@ fn reload(service: &Service, id: WorkerId, absence: &mut Absence) -> bool {
             }
             Err(error) => error!("{}: {error}", service.worker(id)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_worker_is_given_just_before_it_is_seen_to_be_lost_is_not_run() {
+        let mailbox = Mailbox::new();
+        mailbox.put((0, 0), [Part::default()].into_iter());
+        mailbox.break_down(0);
+        assert_eq!(mailbox.take(&mut Vec::new()), None);
+        assert!(matches!(mailbox.wait(Duration::ZERO), Errand::Reload(1)));
     }
 }
