@@ -166,6 +166,17 @@ impl StallMonitor {
         Self { declared, recent: [None; MAX_STALLS], oldest: 0, count: 0 }
     }
 
+    /// Has those of another account on its own, the latest of as many as it keeps: a window does not begin anew.
+    pub(crate) fn continue_from(&mut self, before: &Self) {
+        let kept = |of: &Self| of.declared.count as usize;
+        let all = (0..kept(before)).filter_map(|place| before.recent[(before.oldest + place) % kept(before)]);
+        let left_out = all.clone().count().saturating_sub(kept(self));
+        for stall in all.skip(left_out) {
+            self.recent[self.oldest] = Some(stall);
+            self.oldest = (self.oldest + 1) % kept(self);
+        }
+    }
+
     /// Whether a batch that began at `started`, was due at `due` and ends `now` may be late by a stall, which is then on the
     /// account; or dispatch that could have come at `started` and should have by `due`. Instants `now` do not go back from one
     /// call to the next.

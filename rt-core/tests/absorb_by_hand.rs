@@ -77,6 +77,30 @@ fn a_second_stall_in_the_window_and_a_longer_one_are_announced() {
     }
 }
 
+/// Nor is there a second one for whoever takes over.
+#[test]
+fn a_second_stall_in_the_window_is_announced_though_another_has_taken_over_meanwhile() {
+    for (again, told) in [(30, true), (36, false)] {
+        let (mut harness, id, stalls) = lone();
+        let config = config(&[2], 1, 1, 4, Dispatch::Eager);
+        harness.set_service(move |_, _| 5);
+        harness.advance_to(100);
+        harness.refuse(id);
+        harness.advance_to(104);
+        harness.arrive(id);
+        harness.advance_to(115);
+        assert_eq!((harness.causes(), harness.scheduler.stalls()), (vec![], 1));
+        assert_eq!(harness.hand_over(SchedulerConfig { stalls: Some(stalls), ..config }), Ok(()));
+        harness.advance_to(104 + again - 8);
+        harness.refuse(id);
+        harness.advance_to(104 + again);
+        harness.arrive(id);
+        harness.advance_to(104 + again + 10);
+        let raised: Vec<_> = harness.causes().into_iter().map(|(_, raised)| raised).collect();
+        assert_eq!(raised, if told { vec![Cause::ServiceOverrun] } else { vec![] }, "after {again}");
+    }
+}
+
 /// What a client says it sent, and what is read only behind a stall, need not be served: it is as if it had been missed, and the
 /// promise to it stands. What is read later than any stall explains suspends it as ever.
 #[test]

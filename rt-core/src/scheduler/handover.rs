@@ -166,6 +166,9 @@ impl Scheduler {
         for slot in 0..self.streams.places() {
             next.to_come.set(slot, self.to_come.at(slot));
         }
+        if let (Some(next), Some(before)) = (&mut next.stalls, &self.stalls) {
+            next.continue_from(before);
+        }
         next.stay_demoted(self);
         next.apart = self.apart;
         next.safe_mode.continue_from(now, &self.safe_mode);

@@ -54,6 +54,21 @@ fn of_two_in_a_window_the_third_is_too_many() {
     assert!(!late(1_279));
 }
 
+/// Two in a window, and then two or one as declared by whoever goes on.
+#[test]
+fn who_goes_on_with_an_account_keeps_the_latest_of_it() {
+    for (count, free) in [(2, 1_080), (1, 1_280), (3, 500)] {
+        let mut monitor = StallMonitor::new(Stalls::new(2, ns(1_000), ns(30)).expect("valid"));
+        assert!(monitor.explains(at(80), at(100), at(130)) && monitor.explains(at(280), at(300), at(330)));
+        let mut next = StallMonitor::new(Stalls::new(count, ns(1_000), ns(30)).expect("valid"));
+        next.continue_from(&monitor);
+        let late = |due| next.clone().explains(at(due - 20), at(due), at(due + 30));
+        assert!(late(free), "{count}");
+        assert!(count == 3 || !late(free - 1), "{count}");
+        assert_eq!(next.count, 0);
+    }
+}
+
 /// Whether some stalls as declared explain all of `batches`, which began, were due and ended at these instants: one each, perhaps one
 /// for several in a row. All intervals are tried.
 fn some_explain(declared: Stalls, batches: &[(u64, u64, u64)], ends: &mut Vec<u64>) -> bool {
