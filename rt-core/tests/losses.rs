@@ -10,10 +10,9 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use harness::load::{Setup, guarded, ns, setup, tight_setup, weaker, widen, with_stalls};
-use harness::mixed::mixed;
+use harness::load::{Setup, ns, weaker, widen};
+use harness::mixed::some;
 use harness::{Dice, Harness, earliest, end_of, fallbacks, instances, system};
-use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use rt_core::{
     Action, Event, Instant, Joined, Newcomer, SafeModeConfig, Scheduler, SchedulerConfig, Severity, Shield,
@@ -347,19 +346,7 @@ fn what_is_lost_is_announced_and_all_else_is_kept() {
     let mut runner = TestRunner::deterministic();
     let mut tally = Tally::default();
     for nth in 0..instances(400) {
-        let draw = match nth % 4 {
-            0 => setup().boxed(),
-            1 => mixed().boxed(),
-            _ => tight_setup().boxed(),
-        };
-        let setup = draw.new_tree(&mut runner).expect("a setup").current();
-        if setup.streams.is_empty() {
-            continue;
-        }
-        let mut dice = Dice(setup.seed);
-        let setup = if setup.config.guard == Span::ZERO { guarded(setup, dice.within(0, 3)) } else { setup };
-        let stalled = if nth % 5 < 2 { with_stalls(setup.clone(), 1, dice.within(1, 9)) } else { None };
-        let mut setup = stalled.map_or(setup, |(setup, _)| setup);
+        let Some((mut setup, mut dice)) = some(nth, &mut runner) else { continue };
         setup.config.tolerance = ns(dice.within(0, 20));
         // What holds with a worker less has some to spare.
         setup.config.deadline = setup.config.deadline + ns(dice.within(0, 2) * dice.within(0, 30));

@@ -8,10 +8,9 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use harness::load::{Setup, absorbing, guarded, ns, setup, tight_setup, weaker, with_stalls};
-use harness::mixed::mixed;
+use harness::load::{Setup, absorbing, ns, weaker};
+use harness::mixed::some;
 use harness::{Dice, Harness, earliest, end_of, instances, system, violates_any};
-use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use rt_core::{
     Cause, Constraint, ConstraintSet, Event, Instant, Joined, MissReason, Newcomer, Outcome, SchedulerConfig,
@@ -364,19 +363,7 @@ fn all_of_it_at_once_makes_nobody_miss() {
     let mut runner = TestRunner::deterministic();
     let mut tally = Tally::default();
     for nth in 0..instances(600) {
-        let draw = match nth % 4 {
-            0 => setup().boxed(),
-            1 => mixed().boxed(),
-            _ => tight_setup().boxed(),
-        };
-        let setup = draw.new_tree(&mut runner).expect("a setup").current();
-        if setup.streams.is_empty() {
-            continue;
-        }
-        let mut dice = Dice(setup.seed);
-        let setup = if setup.config.guard == Span::ZERO { guarded(setup, dice.within(0, 3)) } else { setup };
-        let stalled = if nth % 5 < 2 { with_stalls(setup.clone(), 1, dice.within(1, 9)) } else { None };
-        let mut setup = stalled.map_or(setup, |(setup, _)| setup);
+        let Some((mut setup, mut dice)) = some(nth, &mut runner) else { continue };
         if nth % 5 == 4 && setup.config.workers.len() == 1 {
             setup = absorbed(setup, &mut dice);
         }

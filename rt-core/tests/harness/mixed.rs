@@ -1,9 +1,12 @@
 //! Random systems of workers of several kinds, with just the deadline that the bound over their sum asks for.
 
 use proptest::prelude::*;
-use rt_core::{LatencyProfile, SchedulerConfig, StreamSpec, Workers};
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use rt_core::{LatencyProfile, SchedulerConfig, Span, StreamSpec, Workers};
 
-use super::load::{Setup, ns, setup, stream};
+use super::Dice;
+use super::load::{Setup, guarded, ns, setup, stream, tight_setup, with_stalls};
 
 /// Offsets looked at; no run lasts longer.
 pub(crate) const HORIZON: u64 = 4_000;
@@ -47,4 +50,22 @@ pub(crate) fn mixed() -> impl Strategy<Value = Setup> {
         let config = SchedulerConfig { workers, deadline, guard: ns(guard), ..setup.config };
         Setup { config, streams, ..setup }
     })
+}
+
+/// One of all systems by chance, also with workers of two kinds, with room for late reading, two of five with stalls where these fit; and what
+/// chance goes on from. `None` if nobody sends anything.
+pub(crate) fn some(nth: usize, runner: &mut TestRunner) -> Option<(Setup, Dice)> {
+    let draw = match nth % 4 {
+        0 => setup().boxed(),
+        1 => mixed().boxed(),
+        _ => tight_setup().boxed(),
+    };
+    let setup = draw.new_tree(runner).expect("a setup").current();
+    if setup.streams.is_empty() {
+        return None;
+    }
+    let mut dice = Dice(setup.seed);
+    let setup = if setup.config.guard == Span::ZERO { guarded(setup, dice.within(0, 3)) } else { setup };
+    let stalled = if nth % 5 < 2 { with_stalls(setup.clone(), 1, dice.within(1, 9)) } else { None };
+    Some((stalled.map_or(setup, |(setup, _)| setup), dice))
 }
