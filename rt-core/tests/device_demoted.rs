@@ -164,7 +164,7 @@ fn the_promises_of_the_others_come_back_while_a_service_stays_slow_and_its_own_o
                 let mut chance = chance.borrow_mut();
                 match service {
                     0 if is.get() => more,
-                    _ if others && begun.get() && chance.within(0, 7) == 0 => chance.within(1, 1 + margin),
+                    1.. if others && begun.get() && chance.within(0, 7) == 0 => chance.within(1, 1 + margin),
                     _ => 0,
                 }
             });
