@@ -89,7 +89,7 @@ pub enum SelectError {
         /// Its worth.
         worth: f64,
     },
-    /// A decay outside its range; see [`Decay::check`].
+    /// A decay outside its range; see [`Decay::check`](super::Decay::check).
     #[error("class[{class}].decay is outside its range")]
     Decay {
         /// The class.
