@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -167,7 +167,8 @@ async fn infer(
 /// What the head says, and the body.
 async fn read(desk: &Desk, request: Request<Incoming>) -> Result<(Head, Bytes), Refused> {
     let head = head_of(request.headers())?;
-    Ok((head, body_of(request.into_body(), desk.config().max_frame as usize).await?))
+    let asks = request.headers().contains_key(EXPECT);
+    Ok((head, body_of(request.into_body(), desk.config().max_frame as usize, asks).await?))
 }
 
 /// How long the JSON of a body is, if not all of it, and the stream and the class that are named.
@@ -189,11 +190,11 @@ fn head_of(headers: &HeaderMap) -> Result<Head, Refused> {
     Ok((length.transpose()?, (named(STREAM)?, named(CLASS)?)))
 }
 
-/// The whole body, of so many bytes at most.
-async fn body_of(body: Incoming, limit: usize) -> Result<Bytes, Refused> {
+/// The whole body, of so many bytes at most, of a client that sends it, or `asks` whether it may.
+async fn body_of(body: Incoming, limit: usize, asks: bool) -> Result<Bytes, Refused> {
     let too_large = || Refused::TooLarge(format!("the body has more than daemon.max-frame = {limit} bytes"));
-    // One that says so itself is not waited for.
-    if body.size_hint().lower() > limit as u64 {
+    // One that is still on its way would find the connection closed, and not the answer.
+    if asks && body.size_hint().lower() > limit as u64 {
         return Err(too_large());
     }
     let read = tokio::time::timeout(PATIENCE, Limited::new(body, limit).collect()).await;

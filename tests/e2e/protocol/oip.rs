@@ -226,7 +226,7 @@ fn what_is_wrong_is_told_by_its_status_and_in_words() {
     ] {
         assert_eq!(caller.ask(what).status, status, "{what}");
     }
-    // One that says itself that it is too much is not waited for, nor asked for.
+    // One that asks whether it may send too much is told at once.
     let mut large = Caller::of(&place);
     large.0.write_all(b"POST /v2/models/null/infer HTTP/1.1\r\nHost: weir\r\nContent-Length: 99999\r\nExpect: 100-continue\r\n\r\n").expect("sent");
     assert_eq!(large.answer().status, 413);
