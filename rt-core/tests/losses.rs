@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use harness::load::{Setup, ns, weaker, widen};
-use harness::mixed::some;
+use harness::mixed::{shield, some, tolerance};
 use harness::{Dice, Harness, earliest, end_of, fallbacks, instances, system};
 use proptest::test_runner::TestRunner;
 use rt_core::{
@@ -48,14 +48,11 @@ impl Run {
     }
 
     fn tolerance(&self, specs: &[StreamSpec]) -> Span {
-        system(&self.config).tolerance(specs, self.config.tolerance, self.config.queue as u64)
+        tolerance(&self.config, specs)
     }
 
     fn shield(&self, specs: &[StreamSpec]) -> Option<Shield> {
-        let [alike] = &self.config.workers[..] else { return None };
-        let latency = self.config.deadline.saturating_sub(self.config.reserve());
-        let load = specs.iter().filter_map(StreamSpec::demand);
-        Shield::tolerant(alike, (latency, self.tolerance(specs)), load).ok()
+        shield(&self.config, specs)
     }
 
     fn join(&mut self, client: usize) -> bool {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use harness::load::{Setup, absorbing, ns, weaker};
-use harness::mixed::some;
+use harness::mixed::{shield, some, tolerance};
 use harness::{Dice, Harness, earliest, end_of, instances, system, violates_any};
 use proptest::test_runner::TestRunner;
 use rt_core::{
@@ -65,16 +65,11 @@ impl Run {
     }
 
     fn tolerance(&self, specs: &[StreamSpec]) -> Span {
-        system(&self.config).tolerance(specs, self.config.tolerance, self.config.queue as u64)
+        tolerance(&self.config, specs)
     }
 
-    /// What long batches are asked of, where there are workers of one kind.
     fn shield(&self, specs: &[StreamSpec]) -> Option<Shield> {
-        let [alike] = &self.config.workers[..] else { return None };
-        self.config.stalls.is_none_or(|stalls| stalls.recovery().is_none()).then_some(())?;
-        let latency = self.config.deadline.saturating_sub(self.config.reserve());
-        let load = specs.iter().filter_map(StreamSpec::demand);
-        Shield::tolerant(alike, (latency, self.tolerance(specs)), load).ok()
+        shield(&self.config, specs)
     }
 
     /// Has the stream come, if it is admitted beside all that count and nothing is in its way.

@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rt_core::{LatencyProfile, SchedulerConfig, Span, StreamSpec, Workers};
+use rt_core::{LatencyProfile, SchedulerConfig, Shield, Span, StreamSpec, Workers};
 
-use super::Dice;
 use super::load::{Setup, guarded, ns, setup, stream, tight_setup, with_stalls};
+use super::{Dice, system};
 
 /// Offsets looked at; no run lasts longer.
 pub(crate) const HORIZON: u64 = 4_000;
@@ -68,4 +68,18 @@ pub(crate) fn some(nth: usize, runner: &mut TestRunner) -> Option<(Setup, Dice)>
     let setup = if setup.config.guard == Span::ZERO { guarded(setup, dice.within(0, 3)) } else { setup };
     let stalled = if nth % 5 < 2 { with_stalls(setup.clone(), 1, dice.within(1, 9)) } else { None };
     Some((stalled.map_or(setup, |(setup, _)| setup), dice))
+}
+
+/// By how much requests may come early where these send.
+pub(crate) fn tolerance(config: &SchedulerConfig, specs: &[StreamSpec]) -> Span {
+    system(config).tolerance(specs, config.tolerance, config.queue as u64)
+}
+
+/// What long batches are asked of where these send, of workers of one kind whose stalls nothing absorbs.
+pub(crate) fn shield(config: &SchedulerConfig, specs: &[StreamSpec]) -> Option<Shield> {
+    let [alike] = &config.workers[..] else { return None };
+    config.stalls.is_none_or(|stalls| stalls.recovery().is_none()).then_some(())?;
+    let latency = config.deadline.saturating_sub(config.reserve());
+    let load = specs.iter().filter_map(StreamSpec::demand);
+    Shield::tolerant(alike, (latency, tolerance(config, specs)), load).ok()
 }
