@@ -6,8 +6,10 @@
 //! left to be looked at is taken.
 //!
 //! What loses little against the bound without whole numbers is looked at first: that is few configurations and few parts of all plans.
-//! Each time nothing is found, it is known that no plan is worth more, and as much again may be lost.
+//! Each time nothing is found, it is known that no plan is worth more, and as much again may be lost. Before, and where that takes long,
+//! good plans are found by exchange.
 
+mod exchange;
 mod kinds;
 mod relaxation;
 
@@ -18,6 +20,7 @@ use crate::plan::Plan;
 use crate::problem::Problem;
 use crate::until::Until;
 use crate::whole::{self, Bounded, Columns};
+use exchange::Exchange;
 use kinds::{Kinds, Promised, Row};
 use relaxation::Relaxation;
 
@@ -29,13 +32,11 @@ const ENOUGH: f64 = 0.1;
 /// What plans that are looked for lose at most, in points: at first, and beyond what limit there are none.
 const FIRST: f64 = 0.05;
 const MOST: f64 = 1e7;
-/// The part of the time that is left after which, and in which, any better plan will do.
+/// The part of the time that is left for which it is looked for plans by exchange, and then at first for the best.
 const PART: u32 = 3;
-/// Which part of what a plan may gain at most one that will do gains, and in how many parts of all plans it is looked for.
-const GAINS: [f64; 4] = [0.6, 0.5, 0.7, 0.3];
-const HURRIED: u64 = 200;
-/// What a plan may lose at most that will do where none is known, in points.
-const ANY: f64 = 3.0;
+/// For how many rounds no better plan may be found by exchange, at first and then.
+const FEW: u32 = 200;
+const MANY: u32 = 2_000;
 
 /// The best plan of services that is found by `end`, where that without sharing is known, and what no plan exceeds.
 ///
@@ -50,9 +51,11 @@ pub(crate) fn solve(
     let bounded = columns.bounded(problem).ok_or("no multipliers bound the plans")?;
     let bound = bounded.bound;
     let mut looking = Looking { problem, columns, bounded, known: alone, bound, lost: FIRST };
-    if !looking.best(Until::after(end.left() / PART))? {
-        looking.any(Until::after(end.left() / PART))?;
-        looking.best(end)?;
+    for (rounds, part) in [(FEW, PART), (MANY, 1)] {
+        looking.exchange(rounds, Until::after(end.left() / PART));
+        if looking.best(Until::after(end.left() / part))? {
+            break;
+        }
     }
     let bound = looking.bound.max(looking.least());
     Ok((looking.known, bound))
@@ -81,7 +84,7 @@ impl Looking<'_> {
         loop {
             let least = self.least() + MORE;
             let floor = (self.bounded.bound - self.lost).max(least);
-            let found = self.above(floor, u64::MAX, false, end)?;
+            let found = self.above(floor, end)?;
             // What is worth no more than the floor was left out: whatever was found is the best, or what is known is, or there is none.
             let last = found.plan.is_some() || floor <= least || found.none || self.lost > MOST;
             let none = found.plan.is_none() && self.known.is_none() && last && !found.left;
@@ -94,22 +97,18 @@ impl Looking<'_> {
         }
     }
 
-    /// Looks for better plans, each of them the first that is found, until `end`.
-    fn any(&mut self, end: Until) -> Result<(), String> {
-        let mut gains = GAINS.iter();
-        while let Some(part) = gains.next().filter(|_| !end.is_over()) {
-            let least = self.least().max(self.bound - ANY);
-            let floor = least + part * (self.bound - least);
-            let found = self.above(floor.max(self.least() + MORE), HURRIED, true, end)?;
-            if found.plan.is_some() {
-                (self.known, gains) = (found.plan, GAINS.iter());
-            }
-        }
-        Ok(())
+    /// Looks for a better plan by exchange, until none is found for so many `rounds`.
+    fn exchange(&mut self, rounds: u32, end: Until) {
+        let columns = self.bounded.within(self.columns, self.least() - MORE);
+        let mut exchange = Exchange::new(self.problem, &columns);
+        let held = exchange.improved(self.known.as_ref(), self.bound, rounds, end);
+        // What is no plan but for rounding is none.
+        let found = held.and_then(|held| whole::filled(self.problem, held).ok().flatten());
+        self.known = found.filter(|plan| plan.accuracy > self.least()).or(self.known.take());
     }
 
-    /// Looks for the best plan that is worth more than `floor`, or if `hurried` for any.
-    fn above(&self, floor: f64, mut nodes: u64, hurried: bool, end: Until) -> Result<Above, String> {
+    /// Looks for the best plan that is worth more than `floor`.
+    fn above(&self, floor: f64, end: Until) -> Result<Above, String> {
         let columns = self.bounded.within(self.columns, floor);
         let (relaxation, promised) = Relaxation::new(self.problem, &columns);
         let Some(root) = relaxation.root()? else {
@@ -119,15 +118,13 @@ impl Looking<'_> {
         let kinds = vec![Kinds::Any; promised.len()];
         let mut open = vec![Node { most: root.objective(), solution: root, kinds }];
         let (problem, plan, skipped) = (self.problem, None, f64::NEG_INFINITY);
-        let mut search = Search { problem, relaxation: &relaxation, promised, floor, hurried, plan, skipped };
+        let mut search = Search { problem, relaxation: &relaxation, promised, floor, plan, skipped };
         while let Some(node) = open.pop() {
-            let done = hurried && search.plan.is_some();
-            if nodes == 0 || done || end.is_over() {
+            if end.is_over() {
                 open.push(node);
                 break;
             }
             if node.most > search.floor {
-                nodes -= 1;
                 search.look(node, &mut open)?;
             }
         }
@@ -166,7 +163,6 @@ struct Search<'a> {
     promised: Vec<Promised<'a>>,
     /// What a plan must be worth to be looked for.
     floor: f64,
-    hurried: bool,
     plan: Option<Plan>,
     /// What was not looked at as the solver gave up is worth no more.
     skipped: f64,
@@ -185,7 +181,7 @@ impl Search<'_> {
             if best.as_ref().is_none_or(|(least, _)| left < *least) {
                 best = Some((left, found));
             }
-            if self.hurried || left < ENOUGH {
+            if left < ENOUGH {
                 break;
             }
         }
