@@ -473,3 +473,70 @@ fn a_device_is_refused_by_service_and_field() {
     let none = DeviceConfig { services: Vec::new(), turns: Vec::new(), ..config(|_| {}) };
     assert_eq!(Device::new(none).map(|_| ()), Err(DeviceError::Services { count: 0 }));
 }
+
+/// What goes ahead counts on what is left of the margin then, and that must not grow before what it went ahead of has ended: a calm
+/// instant from before says nothing of that. One that is promised nothing goes before six that wait, when the margin is used up; what
+/// ran when all was calm ends only then.
+#[test]
+fn what_was_run_over_is_not_forgotten_behind_what_goes_ahead() {
+    let stream =
+        |count| Stream { bounds: vec![Bound::Window { count, length: 80 }], constraints: vec![(0, 1)] };
+    let service = |streams| Service { streams, batch: 1, time: 4, deadline: 20, turn: 1 };
+    for turns in [false, true] {
+        let services = vec![service(vec![stream(6)]), service(vec![])];
+        let shared =
+            Shared { services, workers: 2, longest: 4, turns, late: 0, overrun: 0, stall: 0, window: 0 };
+        let margin = admission(&shared).expect("admitted").binding.expect("something is promised").margin();
+        assert_eq!(margin, 4);
+        // The first runs over by the margin, and so does the last.
+        let mut times = [8, 3, 4, 4, 2, 4, 4, 4, 4, 4, 4, 8].into_iter();
+        let mut run = Run::new(&shared, 4, move |_, _| times.next().expect("twelve batches"));
+        let ids = [run.add(0, spec(&stream(6))), run.add(1, StreamSpec::best_effort())];
+        for (at, service, count) in [(0, 1, 2), (1, 1, 1), (5, 1, 1), (6, 1, 1), (8, 1, 1), (9, 0, 6)] {
+            run.advance(at, true);
+            for _ in 0..count {
+                run.arrive(service, ids[service]);
+                run.settle();
+            }
+        }
+        run.advance(10, true);
+        assert_eq!(run.gone_ahead, 1);
+        run.drain();
+        assert!(!run.missed.is_empty(), "the last is late");
+        assert!(run.missed.iter().all(|&(_, _, warned)| warned), "{:?} {:?}", run.missed, run.causes);
+    }
+}
+
+/// A slower variant leaves room for all that batches may run over by before it ends, also where that is to become more meanwhile: what ran
+/// when all was calm last ends beside it.
+#[test]
+fn a_slower_variant_leaves_room_for_the_margin_that_is_to_come() {
+    let stream =
+        || Stream { bounds: vec![Bound::Window { count: 1, length: 50 }], constraints: vec![(0, 1)] };
+    let service = |streams, time, deadline| Service { streams, batch: 1, time, deadline, turn: 1 };
+    for turns in [false, true] {
+        let services = vec![service(vec![stream()], 2, 9), service(vec![], 4, 20)];
+        let shared =
+            Shared { services, workers: 2, longest: 4, turns, late: 0, overrun: 0, stall: 0, window: 0 };
+        let margin = admission(&shared).expect("admitted").binding.expect("something is promised").margin();
+        assert_eq!(margin, 3);
+        let mut run = Run::new(&shared, 3, |service, bound| if service == 0 { bound + 3 } else { bound });
+        let (own, stranger) = (run.add(0, spec(&stream())), run.add(1, StreamSpec::best_effort()));
+        // Somebody comes beside whom nothing is left, and goes at once.
+        let now = |run: &Run| Instant::from_nanos(run.now);
+        run.arrive(1, stranger);
+        run.settle();
+        run.advance(1, true);
+        run.arrive(1, stranger);
+        run.settle();
+        for left in [0, 3] {
+            assert!(run.device.set_overrun_margin(now(&run), Span::from_nanos(left)));
+        }
+        run.add(1, StreamSpec::best_effort());
+        run.arrive(0, own);
+        run.settle();
+        run.drain();
+        assert_eq!((&run.missed[..], &run.causes[..], run.served[0]), (&[][..], &[][..], 1));
+        assert_eq!(run.varied[1], 1, "there was time for a tick more");
+    }
+}

@@ -76,6 +76,7 @@ impl Device {
             Some((service, self.schedulers[service].take_turn(now, worker, (false, self.crew.margin()))?))
         })?;
         self.ahead = true;
+        self.crew.await_calm();
         self.gone_ahead[service] += 1;
         Some((service, time))
     }
