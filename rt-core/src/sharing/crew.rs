@@ -197,6 +197,10 @@ impl Crew {
     pub(super) fn set_margin(&mut self, now: Instant, margin: Span) -> bool {
         let kept = self.excess(now) <= margin;
         if kept {
+            if margin > self.after {
+                // What has begun since all was calm last leaves no room for it.
+                self.await_calm();
+            }
             self.after = margin;
             self.count_on(margin.min(self.margin));
         }
