@@ -49,7 +49,7 @@ struct System {
 impl System {
     /// Nothing if the stream may come so often that no busy period ends.
     fn draw(seed: u64, dice: &mut Dice) -> Option<Self> {
-        let late = u8::from(seed % 3 == 0);
+        let late = u8::from(seed.is_multiple_of(3));
         let (small, first, _) = drawn_by(tree_or_graph(seed), dice, late);
         let mut wider = small.stream.clone();
         let Bound::Window { count, .. } = &mut wider.bounds[0] else { panic!("a window") };
@@ -63,7 +63,7 @@ impl System {
         let specs = [first, spec(&wider)];
         let least = specs.iter().filter_map(|spec| bound(&small, std::slice::from_ref(spec))).max()?;
         let (count, length) = (dice.within(1, 2) as u32, dice.within(1, 6));
-        let lost = if seed % 2 == 0 { u64::from(count) * length } else { 0 };
+        let lost = if seed.is_multiple_of(2) { u64::from(count) * length } else { 0 };
         let clean = dice.within(0, 2) * 15;
         let safe_mode = SafeModeConfig { hold: ns(clean), clean: ns(clean), latch: false };
         let base = PipelineConfig { safe_mode, ..config(&small, least + lost + dice.within(0, 6), 0) };
@@ -248,7 +248,7 @@ fn play(seed: u64, tally: &mut Tally) {
     let (stalls, told) = (system.stalls, format!("seed {seed}, {:?}", system.config));
     let mut play = Play::new(system, seed);
     harshly(&mut play.line, seed);
-    let shielded = seed % 5 == 0;
+    let shielded = seed.is_multiple_of(5);
     if shielded {
         play.line.longer = Some(Box::new(|_, longest| longest));
     }

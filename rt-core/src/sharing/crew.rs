@@ -239,7 +239,7 @@ impl Crew {
     }
 
     /// By how much batches may run over in all while one that begins now runs: what ran over before may be forgotten meanwhile.
-    pub(super) fn margin(&self) -> Span {
+    pub(super) fn most_over(&self) -> Span {
         self.after
     }
 
