@@ -7,6 +7,7 @@ use std::thread::{Builder, JoinHandle};
 use anyhow::{Context, Result};
 use rt_core::Span;
 use tracing::{info, warn};
+use weir_os::clock;
 use weir_os::notice::{self, Notices};
 use weir_os::realtime;
 use weir_plan::config::Config;
@@ -110,6 +111,8 @@ pub(crate) fn run(
     );
     // What is being taken over is finished first: one service at most, within two deadlines and a second.
     let longest = served.longest_deadline();
+    // Nor is a server elsewhere waited for longer: it may be given more time than that.
+    weir_engine::answers_end(clock::now() + longest);
     manager::stopping(longest + longest + longest);
     let _ = again.shutdown(std::net::Shutdown::Both);
     let _ = reloader.join();

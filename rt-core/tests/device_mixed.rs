@@ -11,63 +11,10 @@ use std::rc::Rc;
 
 use harness::choices::{Choices, exhaust};
 use harness::{Dice, earliest, instances};
-use oracle::sharing::{Service, Shared};
-use rt_core::sharing::SharingError;
-use rt_core::{SafeModeConfig, Severity, Span, StreamId, StreamSpec};
-use shared::{Run, admission, spec};
-
-/// A system that is admitted with batches of strangers that are longer than any of its own, and its margin.
-fn admitted(dice: &mut Dice, turns: bool, late: u8) -> (Shared, u64) {
-    loop {
-        let mut shared = Shared::draw(dice, turns, late);
-        shared.longest += dice.within(0, 2) as u8;
-        for service in &mut shared.services {
-            service.turn = dice.within(1, 3) as u8;
-            service.deadline += dice.within(0, 4) as u8;
-        }
-        if let Some(binding) = admission(&shared).ok().and_then(|admission| admission.binding) {
-            return (shared, u64::try_from(binding.margin()).expect("admitted"));
-        }
-    }
-}
-
-/// The same with stalls of one to four ticks, as rare as they must be.
-fn stalling(dice: &mut Dice, turns: bool, late: u8) -> (Shared, u64) {
-    loop {
-        let (mut shared, _) = admitted(dice, turns, late);
-        shared.stall = dice.within(1, 4) as u8;
-        shared.services.iter_mut().for_each(|service| service.deadline += shared.stall);
-        shared.window = u64::from(shared.stall) + 1;
-        let Err(SharingError::Stalls { needed, .. }) = admission(&shared) else { continue };
-        shared.window = needed.as_nanos();
-        if let Some(binding) = admission(&shared).ok().and_then(|admission| admission.binding) {
-            return (shared, u64::try_from(binding.margin()).expect("admitted"));
-        }
-    }
-}
-
-/// A stream with its client.
-struct Client {
-    service: usize,
-    spec: StreamSpec,
-    id: Option<StreamId>,
-    /// When it sent, as far as its registration goes back.
-    history: Vec<u64>,
-    /// What is sent and not read, and when it is read.
-    unread: Vec<(u64, u64)>,
-}
-
-/// A client for each stream that the system declares, and of each service a stream that declares nothing.
-fn senders(shared: &Shared, run: &mut Run) -> (Vec<Client>, Vec<StreamId>) {
-    let of = |(service, s): (usize, &Service)| {
-        let client = |k| Client { service, spec: spec(k), id: None, history: Vec::new(), unread: Vec::new() };
-        s.streams.iter().map(client).collect::<Vec<_>>()
-    };
-    let mut clients: Vec<Client> = shared.services.iter().enumerate().flat_map(of).collect();
-    clients.iter_mut().for_each(|c| c.id = Some(run.add(c.service, c.spec.clone())));
-    let strangers = (0..shared.services.len()).map(|s| run.add(s, StreamSpec::best_effort())).collect();
-    (clients, strangers)
-}
+use oracle::sharing::Shared;
+use rt_core::{SafeModeConfig, Severity, Span};
+use shared::Run;
+use shared::clients::{read, roomy, senders, stalling};
 
 #[derive(Clone, Copy)]
 struct Trouble {
@@ -81,14 +28,6 @@ struct Trouble {
     wild: bool,
     /// Safe mode lasts so long.
     clean: u64,
-}
-
-/// Whether a client that left may come back: its former self counts no more.
-fn has_place(run: &Run, shared: &Shared, client: &Client) -> bool {
-    let load = run.device.service(client.service).load();
-    let there = load.specs().filter(|other| other.demand() == client.spec.demand()).count();
-    let declared = &shared.services[client.service].streams;
-    there < declared.iter().filter(|k| spec(k).demand() == client.spec.demand()).count()
 }
 
 fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run {
@@ -130,11 +69,7 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
             let k = dice.within(0, clients.len() as u64 - 1) as usize;
             let client = &mut clients[k];
             let Some(id) = client.id else {
-                if has_place(&run, shared, client) {
-                    client.history.clear();
-                    client.unread.clear();
-                    client.id = run.try_add(client.service, client.spec.clone());
-                }
+                client.come_back(&mut run, shared);
                 continue;
             };
             let bounds = client.spec.arrivals().expect("declared").bounds();
@@ -148,10 +83,7 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
             } else if dice.within(0, 3) >= greedy && earliest(&client.history, bounds, now) == now
                 || trouble.wild && k == 0 && dice.within(0, wildness) == 0
             {
-                client.history.push(now);
-                let before = client.unread.last().map_or(0, |&(_, read)| read);
-                let delay = dice.within(0, trouble.late.into());
-                client.unread.push((now, before.max(now + delay)));
+                client.send(now, trouble.late.into(), dice);
             }
             read(&mut run, client, dice);
         }
@@ -162,25 +94,13 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
     run
 }
 
-/// Reads what is to be read by now: either the client said when it sent that, or it came then and is taken in late.
-fn read(run: &mut Run, client: &mut Client, dice: &mut Dice) {
-    while let (Some(id), Some(&(sent, _))) =
-        (client.id, client.unread.first().filter(|&&(_, read)| read <= run.now))
-    {
-        client.unread.remove(0);
-        let at = if dice.within(0, 1) == 0 { sent } else { run.now };
-        run.arrive_at(client.service, id, sent, at);
-        run.settle();
-    }
-}
-
 /// Nothing mandatory is missed, and nobody is told of anything.
 fn stands(count: usize, seed: u64, of: impl Fn(&mut Dice) -> (u8, bool, u64)) {
     for turns in [false, true] {
         let (mut dice, mut served, mut over, mut ahead, mut varied) = (Dice(seed), 0, 0, [0; 2], [0; 2]);
         for _ in 0..instances(count) {
             let (late, churn, overruns) = of(&mut dice);
-            let (shared, margin) = admitted(&mut dice, turns, late);
+            let (shared, margin) = roomy(&mut dice, turns, late);
             let run = play(
                 &shared,
                 margin,
@@ -230,7 +150,7 @@ fn beside_a_stream_that_sends_too_much_nobody_misses_anything() {
         for nth in 0..count {
             let (late, churn) = (dice.within(0, 2) as u8, dice.within(0, 2) == 0);
             let overruns = if dice.within(0, 2) == 0 { dice.within(2, 30) } else { 0 };
-            let system = if nth % 3 == 0 { stalling } else { admitted };
+            let system = if nth % 3 == 0 { stalling } else { roomy };
             let (shared, margin) = system(&mut dice, turns, late);
             let trouble = Trouble { churn, overruns, beyond: 0, late, wild: true, clean: 0 };
             let run = play(&shared, margin, &mut dice, trouble);
@@ -306,7 +226,7 @@ fn what_is_beyond_the_margin_is_announced_before_it_does_harm() {
         let (mut dice, mut missed, mut stalled, mut demoted) = (Dice(5), 0, 0, 0);
         for nth in 0..instances(400) {
             let late = dice.within(0, 2) as u8;
-            let system = if nth % 3 == 0 { stalling } else { admitted };
+            let system = if nth % 3 == 0 { stalling } else { roomy };
             let (shared, margin) = system(&mut dice, turns, late);
             let (overruns, beyond) = (dice.within(5, 40), dice.within(1, 8));
             let trouble = Trouble {
@@ -370,10 +290,7 @@ fn choose_all(shared: &Shared, margin: u64, ticks: u64, choices: &Rc<RefCell<Cho
         run.settle();
         for client in &mut clients {
             let Some(id) = client.id else {
-                if has_place(&run, shared, client) {
-                    (client.history, client.unread) = (Vec::new(), Vec::new());
-                    client.id = run.try_add(client.service, client.spec.clone());
-                }
+                client.come_back(&mut run, shared);
                 continue;
             };
             let bounds = client.spec.arrivals().expect("declared").bounds();
@@ -413,7 +330,7 @@ fn over_every_short_run_of_all_of_it_nothing_mandatory_is_missed() {
         let (mut dice, mut depths, count) = (Dice(4), 0, instances(8));
         for _ in 0..count {
             let late = dice.within(0, 2) as u8;
-            let (shared, margin) = admitted(&mut dice, turns, late);
+            let (shared, margin) = roomy(&mut dice, turns, late);
             depths += exhaust(2, 8_000, |ticks, choices| choose_all(&shared, margin, ticks, choices));
         }
         println!("turns {turns}: {} ticks exhausted on average", depths as f64 / count as f64);

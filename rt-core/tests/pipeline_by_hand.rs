@@ -158,6 +158,20 @@ fn a_worker_that_fails_or_is_lost_costs_the_sources_that_it_ran() {
     assert!(!line.scheduler.first().safe_mode().state().is_suspended() || line.now < 80);
 }
 
+/// That a worker is lost is told before what is missed for it, at whatever stage.
+#[test]
+fn a_lost_worker_is_told_before_what_it_costs() {
+    for (stage, when) in [(0, 2), (1, 4)] {
+        let mut line = two_stages(30, 2);
+        let stream = line.add(&one_in(10));
+        line.lenient = true;
+        line.arrive(stream);
+        line.advance_to(when);
+        line.lose(stage, 0);
+        assert_eq!(line.causes, [(when, Cause::WorkerLost), (when, Cause::ConstraintViolated)]);
+    }
+}
+
 /// What waits at any stage and has begun is cancelled, what runs ends unheard; the counts begin anew, and the promise goes on.
 #[test]
 fn a_stream_that_begins_anew_leaves_nothing_behind() {

@@ -65,6 +65,8 @@ pub struct Described {
 pub struct Answered<'a> {
     /// The version of the model that answered; empty where it is not told.
     pub version: String,
+    /// Which call it answers; empty where it is not told, as over gRPC.
+    pub id: String,
     outputs: Vec<Input<'a>>,
 }
 
@@ -92,7 +94,7 @@ pub fn metadata(body: &[u8]) -> Result<Metadata, Refused> {
 pub fn call<'a>(
     inputs: impl Iterator<Item = (&'a TensorInfo, &'a [u8])> + Clone,
     outputs: &[TensorInfo],
-    binary: bool,
+    (id, binary): (u64, bool),
 ) -> Result<(Vec<u8>, Option<usize>), Refused> {
     let mut listed = Vec::new();
     for (tensor, bytes) in inputs.clone() {
@@ -111,7 +113,7 @@ pub fn call<'a>(
         }
         Value::Object(wanted)
     };
-    let head = json!({ "inputs": listed, "outputs": outputs.iter().map(wanted).collect::<Value>() });
+    let head = json!({ "id": id.to_string(), "inputs": listed, "outputs": outputs.iter().map(wanted).collect::<Value>() });
     let mut body = head.to_string().into_bytes();
     let length = binary.then_some(body.len());
     if binary {
@@ -129,13 +131,16 @@ pub fn answer(body: &[u8], header: Option<usize>) -> Result<Answered<'_>, Refuse
     struct JsonAnswer<'a> {
         #[serde(default, deserialize_with = "http::or_null")]
         model_version: Option<String>,
+        #[serde(default, deserialize_with = "http::or_null")]
+        id: Option<String>,
         #[serde(borrow)]
         outputs: Vec<JsonTensor<'a>>,
     }
     let (json, binary) = http::split(body, header)?;
     let answer: JsonAnswer<'_> = http::read("the answer", json)?;
     let outputs = http::tensors("output", answer.outputs, binary)?;
-    Ok(Answered { version: answer.model_version.unwrap_or_default(), outputs })
+    let (version, id) = (answer.model_version.unwrap_or_default(), answer.id.unwrap_or_default());
+    Ok(Answered { version, id, outputs })
 }
 
 impl Answered<'_> {

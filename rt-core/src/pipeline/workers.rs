@@ -46,17 +46,17 @@ impl PipelineScheduler {
         }
         self.pool_mut(stage).end(now, worker);
         self.calm.end(stage, worker);
-        for place in 0..self.pool(stage).batch(worker).len() {
-            let source = source_of(&self.pool(stage).batch(worker)[place]);
-            self.close(now, source, Outcome::Missed(MissReason::WorkerLost));
-        }
-        self.pool_mut(stage).batch_mut(worker).clear();
+        let mut lost = core::mem::take(self.pool_mut(stage).batch_mut(worker));
+        // That it is gone is told before what is missed for it.
         if stage == 0 {
             self.first.handle_worker_lost(now, worker);
         } else {
             self.pool_mut(stage).lose(now, worker);
             self.count_workers(now);
         }
+        lost.drain(..)
+            .for_each(|part| self.close(now, source_of(&part), Outcome::Missed(MissReason::WorkerLost)));
+        *self.pool_mut(stage).batch_mut(worker) = lost;
     }
 
     /// Takes in that a lost worker of a stage is back.
@@ -96,9 +96,9 @@ impl PipelineScheduler {
         let behind = || self.pools().skip(1);
         let (alive, all) = (behind().map(Pool::alive).sum(), behind().map(Pool::len).sum());
         let cut = behind().any(|pool| pool.alive() == 0);
+        self.first.set_behind(now, Behind { alive, all, cut });
         if cut {
             self.close_all(now, MissReason::WorkerLost, |_| true);
         }
-        self.first.set_behind(now, Behind { alive, all, cut });
     }
 }

@@ -73,9 +73,10 @@ impl Device {
         let (service, time) = late.or_else(|| {
             let (service, _) = full.filter(|&(_, time)| time <= longest)?;
             self.touched |= 1 << service;
-            Some((service, self.schedulers[service].take_turn(now, worker, (false, self.crew.margin()))?))
+            Some((service, self.schedulers[service].take_turn(now, worker, (false, self.crew.most_over()))?))
         })?;
         self.ahead = true;
+        self.crew.await_calm();
         self.gone_ahead[service] += 1;
         Some((service, time))
     }

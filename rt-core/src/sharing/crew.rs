@@ -197,6 +197,10 @@ impl Crew {
     pub(super) fn set_margin(&mut self, now: Instant, margin: Span) -> bool {
         let kept = self.excess(now) <= margin;
         if kept {
+            if margin > self.after {
+                // What has begun since all was calm last leaves no room for it.
+                self.await_calm();
+            }
             self.after = margin;
             self.count_on(margin.min(self.margin));
         }
@@ -207,6 +211,11 @@ impl Crew {
     /// before counts.
     pub(super) fn keep_to(&mut self, margin: Span) {
         self.count_on(margin.min(self.margin));
+        self.await_calm();
+    }
+
+    /// Something begins that counts on what is left of the margin: that grows no sooner than when all has been calm once more.
+    pub(super) fn await_calm(&mut self) {
         self.calm = None;
     }
 
@@ -229,14 +238,15 @@ impl Crew {
         (excess <= self.margin).then_some(Spare { taken, over, excess })
     }
 
-    /// By how much batches may run over in all.
-    pub(super) fn margin(&self) -> Span {
-        self.margin
+    /// By how much batches may run over in all while one that begins now runs: what ran over before may be forgotten meanwhile.
+    pub(super) fn most_over(&self) -> Span {
+        self.after
     }
 
     /// Whether it waits for a calm instant, to forget what ran over.
     pub(super) fn is_strained(&self) -> bool {
-        (self.spent > Span::ZERO || self.margin < self.after) && self.calm.is_none()
+        // What is lost before it has ended has harmed, and spent nothing.
+        (self.spent > Span::ZERO || self.harmed || self.margin < self.after) && self.calm.is_none()
     }
 
     /// Nothing mandatory waits, and every worker is free within the longest batch: what ran over before harms nobody that

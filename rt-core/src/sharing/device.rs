@@ -439,7 +439,7 @@ impl Device {
         let background = next.is_none();
         let service = next.or_else(|| if self.quiet { None } else { self.next_background(now) })?;
         let scheduler = &mut self.schedulers[service];
-        let Some(time) = scheduler.take_turn(now, worker, (background, self.crew.margin())) else {
+        let Some(time) = scheduler.take_turn(now, worker, (background, self.crew.most_over())) else {
             self.touched |= 1 << service;
             return Some(Err(()));
         };

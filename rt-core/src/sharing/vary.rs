@@ -23,7 +23,7 @@ impl Device {
             return time;
         }
         // Nothing has run over that anybody would have to wait for.
-        let (longest, kept) = (self.longest.min(self.spared(now)), self.crew.margin());
+        let (longest, kept) = (self.longest.min(self.spared(now)), self.crew.most_over());
         self.schedulers[service].vary(now, worker, (longest, kept))
     }
 

@@ -226,6 +226,10 @@ impl Run {
         let mandatory = batch.iter().filter(|request| request.mandatory).count();
         let ahead = self.device.gone_ahead() > self.ahead;
         self.ahead = self.device.gone_ahead();
+        if ahead {
+            // It counts on what is left of the margin: a calm instant before it is none.
+            self.calm = None;
+        }
         match self.next() {
             // Which of its own a stream has worked off in place of which, where it sends too much, is not followed.
             _ if self.wild => self.gone_ahead += usize::from(ahead),

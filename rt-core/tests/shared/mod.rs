@@ -1,6 +1,7 @@
 //! Several services on the same workers: what admission says of them, and a device with its caller.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod clients;
 mod drive;
 
 use std::collections::VecDeque;
@@ -115,6 +116,7 @@ pub(crate) struct Run {
     rule: Rule,
     turns: Vec<u32>,
     guards: Vec<u64>,
+    safe_mode: SafeModeConfig,
     pub(crate) now: u64,
     wake: Option<u64>,
     /// Of each worker that runs: since when, and until when.
@@ -200,6 +202,7 @@ impl Run {
             rule: rule(shared),
             turns,
             guards,
+            safe_mode,
             now: 0,
             wake: None,
             running: vec![None; shared.workers],
@@ -254,8 +257,22 @@ impl Run {
         margin: u64,
         ended: Option<(usize, &[StreamId])>,
     ) -> Result<(), HandOverError> {
+        self.hand_over_without(shared, margin, ended, None)
+    }
+
+    /// The same to one that has `lost` a worker already.
+    pub(crate) fn hand_over_without(
+        &mut self,
+        shared: &Shared,
+        margin: u64,
+        ended: Option<(usize, &[StreamId])>,
+        lost: Option<usize>,
+    ) -> Result<(), HandOverError> {
         let (count, now) = (shared.services.len(), Instant::from_nanos(self.now));
-        let mut next = device(shared, (&vec![0; count], crate::harness::load::QUICK), margin);
+        let mut guards = self.guards.clone();
+        guards.rotate_right(1);
+        let mut next = device(shared, (&guards, self.safe_mode), margin);
+        lost.into_iter().for_each(|worker| next.handle_worker_lost(now, worker));
         let heir = |s: usize| match ended {
             Some((gone, ids)) if gone == s => Heir { service: None, ended: ids },
             _ => Heir { service: Some((s + 1) % count), ended: &[] },
@@ -265,8 +282,15 @@ impl Run {
         // What is cancelled is told by the old one.
         self.leaving = true;
         self.settle();
-        (self.device, self.ahead, self.over, self.calm) = (next, 0, 0, None);
+        (self.device, self.guards) = (next, guards);
+        (self.ahead, self.over, self.calm) = (0, 0, None);
         (self.leaving, self.quiet) = (false, false);
+        if let Some((gone, _)) = ended {
+            (self.warned[gone], self.left[gone], self.demoted[gone]) = (false, None, false);
+        }
+        self.warned.rotate_right(1);
+        self.left.rotate_right(1);
+        self.demoted.rotate_right(1);
         self.turns = shared.services.iter().map(|s| s.turn.into()).collect();
         self.served.rotate_right(1);
         self.settle();

@@ -186,7 +186,7 @@ impl Line {
         let load = self.scheduler.first().load();
         let admission = self.scheduler.pipeline().admit(load.specs().chain([spec])).ok()?;
         if self.over.is_some() {
-            let margin = self.config.deadline.saturating_sub(admission.bound);
+            let margin = self.scheduler.pipeline().latency().saturating_sub(admission.bound);
             if !self.scheduler.set_overrun_margin(at(self.now), margin) {
                 return None;
             }

@@ -12,7 +12,18 @@ impl Line {
         next: PipelineConfig,
         ended: &[StreamId],
     ) -> Result<(), HandOverError> {
+        self.hand_over_without(next, ended, None)
+    }
+
+    /// The same to one that has `lost` a worker of a stage already.
+    pub(crate) fn hand_over_without(
+        &mut self,
+        next: PipelineConfig,
+        ended: &[StreamId],
+        lost: Option<(usize, usize)>,
+    ) -> Result<(), HandOverError> {
         let mut scheduler = PipelineScheduler::new(&next).expect("a configuration");
+        lost.into_iter().for_each(|worker| scheduler.handle_worker_lost(at(self.now), worker));
         self.scheduler.hand_over(at(self.now), &mut scheduler, ended)?;
         loop {
             match self.scheduler.poll(at(self.now)) {

@@ -9,8 +9,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::harness::{
-    Authority, DAEMON, Daemon, Deployment, Listener, best_effort, eventually, own_address, repository,
-    stderr, values, weir,
+    Authority, DAEMON, Daemon, Deployment, Listener, answers, best_effort, eventually, own_address,
+    repository, stderr, values, weir,
 };
 use liar::{Behaviour, Liar};
 use rustix::process::Signal;
@@ -284,6 +284,8 @@ fn whatever_a_server_says_is_bounded_and_told() {
         (Behaviour::OtherShape, MissReason::WorkerLost, "output \"out\" is of shape"),
         (Behaviour::TooFew, MissReason::WorkerLost, "bytes are left"),
         (Behaviour::NoJson, MissReason::WorkerLost, "the answer: no such value can stand here"),
+        // Of the same shape, and the answer to another's numbers.
+        (Behaviour::Again, MissReason::WorkerLost, "it answers call "),
         (Behaviour::HangsUp, MissReason::WorkerLost, "connection closed before message completed"),
         (Behaviour::Refuses, MissReason::EngineFailed, "it answered 429: not  now"),
     ] {
@@ -310,6 +312,28 @@ fn a_daemon_that_still_loads_ends_at_once_and_leaves_nothing_behind() {
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.stderr());
     assert!(daemon.stderr().contains("stopped while loading"), "it has waited: {}", daemon.stderr());
     assert!(!place.socket().exists(), "the socket is left behind");
+}
+
+/// What a server may still be given time for, nobody waits for any more.
+#[test]
+fn a_daemon_that_ends_waits_for_a_server_no_longer_than_its_deadlines() {
+    let liar = Liar::new();
+    let place = front("toy", &url(&liar.socket()), PATIENT);
+    let text = std::fs::read_to_string(place.config()).expect("there");
+    place.configure(text.replace("\"20s\"", "\"2s\"").replace("guard = \"1s\"", "guard = \"200ms\""));
+    profiled(&place, [200, 400]);
+    let mut daemon = place.serve();
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("far", "asker")).expect("a stream");
+    liar.behave(Behaviour::Silent);
+    let before = liar.calls();
+    let id = client.submit(&stream, &[1.0f32, 0.5]).expect("submitted");
+    eventually("the call", || (liar.calls() > before).then_some(()));
+    daemon.signal(Signal::TERM);
+    let outcomes = answers(&mut client, &[id]);
+    assert!(matches!(&outcomes[..], [Outcome::Miss(miss)] if miss.reason == MissReason::WorkerLost));
+    assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.stderr());
+    assert!(daemon.stderr().contains("no answer has come, and the daemon ends"), "{}", daemon.stderr());
 }
 
 /// An error is an answer: who was promised nothing has lost his request, and nobody anything else.

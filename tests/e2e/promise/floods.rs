@@ -37,6 +37,10 @@ fn tell(flood: &str, (alone, flooded): (f64, f64), (missed, sent): (usize, usize
 }
 
 /// The three, a service of large requests that serves some 200 a second, and one of small ones, some 400.
+///
+/// A socket has room for some 4500 small requests that are packed into large writes, and what is in vain is read with a tenth of a core:
+/// at 7 to 9 µs each, as a development build takes beside clients on the same two cores, the last of them is 340 to 420 ms old when it
+/// is read. With a deadline of 400 ms it so was a matter of a microsecond whether all of them or hardly any were in time.
 fn serve() -> Daemon {
     let simulated = |time: &str, input| {
         format!(
@@ -57,9 +61,11 @@ fn serve() -> Daemon {
              arrivals = [{{ periodic = {{ period = \"20ms\", jitter = \"2ms\" }} }}]\n"
         );
     }
-    for (name, engine) in [("large", simulated("5ms", VALUES)), ("small", simulated("2500us", 2))] {
+    for (name, engine, deadline) in
+        [("large", simulated("5ms", VALUES), "400ms"), ("small", simulated("2500us", 2), "2s")]
+    {
         config += &format!(
-            "[[service]]\nname = \"{name}\"\n{engine}deadline = \"400ms\"\nguard = \"5ms\"\nmax-batch = 1\n"
+            "[[service]]\nname = \"{name}\"\n{engine}deadline = \"{deadline}\"\nguard = \"5ms\"\nmax-batch = 1\n"
         );
     }
     let place = Deployment::new(config);
@@ -362,9 +368,8 @@ fn a_flood_of_packed_requests_on_many_connections_is_served_as_ever_and_read_no_
         seldom(&mut listener, "brake", in_real_time, (missed, outcomes.len()));
         // A tenth for what is in vain; what is answered, and the promised stream, take some more.
         listener.kept_or_told("small", read < 0.25, &read);
-        // Each time that another connection gets its turn, what is old in its socket comes first. On two cores which the flood shares
-        // it is now and then three fifths, of one connection too, and two fifths of fifty; how much is a matter of the bench.
-        let least = if connections == 1 { 0.4 } else { 0.25 };
+        // Each time that another connection gets its turn, what is old in its socket comes first.
+        let least = if connections == 1 { 0.7 } else { 0.6 };
         listener.kept_or_told("small", flooded >= least * alone, &(flooded, alone));
     }
 }

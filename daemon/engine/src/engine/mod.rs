@@ -40,6 +40,7 @@ pub use files::{Files, read_verified, sha256_hex};
 pub use gpu::settle_cuda;
 pub use isolated::{Place, Task, engine_worker, isolate, longest_silence};
 pub use kind::{EngineKind, Isolation, RunMode};
+pub use oip::answers_end;
 pub use ort::forbid_telemetry;
 pub use remote::{Address, Host, Location, Protocol, Remote};
 pub(crate) use signature::{

@@ -8,6 +8,7 @@ mod connection;
 mod dialect;
 mod reach;
 mod signature;
+mod within;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,6 +29,8 @@ use connection::{Connection, Reply};
 use dialect::{Dialect, Question};
 use signature::Signature;
 use weir_os::clock;
+
+pub use within::answers_end;
 
 /// One of which nothing was wanted for so long is asked whether it is ready: no server closes a connection that is used so often.
 const QUIET: Span = Span::from_millis(2_000);
@@ -51,6 +54,8 @@ pub(super) struct OipRunner {
     received: Vec<u8>,
     scratch: Vec<u8>,
     modes: Vec<RunMode>,
+    /// Calls so far.
+    asked: u64,
     /// The version of the model that answers, once it is known.
     version: Option<String>,
     last_used: Instant,
@@ -138,6 +143,7 @@ impl OipRunner {
             received: Vec::new(),
             scratch: Vec::new(),
             modes: loop_modes(max_batch),
+            asked: 0,
             version: None,
             last_used: clock::now(),
         };
@@ -163,7 +169,8 @@ impl OipRunner {
         }
         let tensors = inputs.iter().zip(self.sent.iter().map(Vec::as_slice));
         let Endpoint { dialect, stream, connection, .. } = &mut self.endpoint;
-        let call = dialect.call(tensors, outputs, stream.as_deref());
+        self.asked += 1;
+        let call = dialect.call(tensors, outputs, (self.asked, stream.as_deref()));
         let reply = call.map(|call| connection.ask(call));
         self.last_used = clock::now();
         let reply = reply.map_err(|refused| self.failed(batch, refused.to_string()))?;
@@ -182,6 +189,10 @@ impl OipRunner {
         let batch = requests.len();
         let read = self.endpoint.dialect.read(reply).map_err(|refused| told(&refused))?;
         let answer = read.answered().map_err(|refused| told(&refused))?;
+        // An answer that comes twice must not be taken for that to the next call. Some servers tell a name of their own: that is none of ours.
+        if let Some(other) = answer.id.parse().ok().filter(|id: &u64| *id != self.asked) {
+            return Err(format!("it answers call {other}, and call {} was asked last", self.asked));
+        }
         let version = self.version.get_or_insert_with(|| answer.version.clone());
         if *version != answer.version {
             let (now, before) = (printable(&answer.version), printable(version));

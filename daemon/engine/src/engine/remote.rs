@@ -104,14 +104,18 @@ impl FromStr for Address {
             }
         };
         let rest = rest.trim_end_matches('/');
-        let at = |host, port| Ok(Self { protocol, place: Location::Port { secure, host, port } });
+        const PORT: &str = "must have an address or a name, and a port of 1 to 65535: \"http://HOST:PORT\"";
+        let at = |host, port| match port {
+            0 => Err(PORT),
+            _ => Ok(Self { protocol, place: Location::Port { secure, host, port } }),
+        };
         if let Ok(address) = rest.parse::<SocketAddr>() {
             return at(Host::Number(address.ip()), address.port());
         }
         let named = rest.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
         match named {
             Some((name, port)) if is_name(name) => at(Host::Name(name.to_owned()), port),
-            _ => Err("must have an address or a name, and a port: \"http://HOST:PORT\""),
+            _ => Err(PORT),
         }
     }
 }

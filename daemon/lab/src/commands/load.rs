@@ -216,7 +216,7 @@ impl FromStr for Rate {
         let (number, relative) = text.strip_suffix('x').map_or((text, false), |number| (number, true));
         let value: f64 =
             number.parse().with_context(|| format!("{text:?} is neither a rate nor a multiple as 0.95x"))?;
-        ensure!(value > 0.0 && value.is_finite(), "{text:?} must be above 0");
+        ensure!(value > 0.0 && value.is_finite(), "{text:?} must be above 0 and finite");
         Ok(if relative { Self::Relative(value) } else { Self::PerSecond(value) })
     }
 }
@@ -380,7 +380,9 @@ mod tests {
         assert_eq!(read("0.95x").unwrap().per_second(Some(200.0)).unwrap(), 190.0);
         assert!(Rate::Relative(2.0).per_second(None).unwrap_err().to_string().contains("promises none"));
         assert!(read("fast").unwrap_err().contains("neither a rate nor a multiple"));
-        assert!(read("0x").unwrap_err().contains("must be above 0"));
+        for text in ["0x", "inf", "1e400", "nan"] {
+            assert!(read(text).unwrap_err().contains("must be above 0 and finite"), "{text}");
+        }
     }
 
     #[test]

@@ -165,7 +165,8 @@ pub fn answered(message: &ModelInferResponse) -> Result<Answered<'_>, Refused> {
             data,
         });
     }
-    Ok(Answered { version: message.model_version.clone(), outputs })
+    // Which call it answers its stream of HTTP/2 tells.
+    Ok(Answered { version: message.model_version.clone(), id: String::new(), outputs })
 }
 
 fn frame(message: &impl Message) -> Vec<u8> {

@@ -22,18 +22,20 @@ fn a_call_and_its_answer_come_through_both_ends_as_binary_data_and_as_json() {
     let (a, b) = ([1u8, 2, 255], [0.1f32.to_le_bytes(), (-3.5f32).to_le_bytes()].concat());
     for binary in [true, false] {
         let inputs = sides.iter().zip([&a[..], &b]);
-        let (body, header) = call(inputs, &sides, binary).expect("a call");
+        let (body, header) = call(inputs, &sides, (7, binary)).expect("a call");
         assert_eq!(header.is_some(), binary);
         let read = http::call(&body, header).expect("read by the server");
+        assert_eq!(read.id, "7");
         let mut packed = Vec::new();
         pack(&model, &read, &mut packed).expect("as the model takes it");
         let outputs = check_outputs(&model, &read.outputs, false).expect("wanted");
         assert_eq!(outputs, [(0, binary), (1, binary)]);
         let parameters = Parameters::default();
-        let given = Answer { model, id: "", parameters: &parameters, packed: &packed, outputs: &outputs };
+        let given =
+            Answer { model, id: &read.id, parameters: &parameters, packed: &packed, outputs: &outputs };
         let (body, header) = http::body(&given).expect("an answer");
         let answered = answer(&body, header).expect("read by the client");
-        assert_eq!(answered.version, http::VERSION);
+        assert_eq!((answered.version.as_str(), answered.id.as_str()), (http::VERSION, "7"));
         let mut bytes = vec![9];
         for (of, expected) in sides.iter().zip([&a[..], &b]) {
             answered.take(of, &mut bytes).expect("it is there");
@@ -41,7 +43,7 @@ fn a_call_and_its_answer_come_through_both_ends_as_binary_data_and_as_json() {
         }
     }
     let half = [tensor("h", DataType::F16, &[1])];
-    assert!(call(half.iter().zip([&[0u8, 0][..]]), &half, false).is_err());
+    assert!(call(half.iter().zip([&[0u8, 0][..]]), &half, (1, false)).is_err());
 }
 
 #[test]

@@ -75,6 +75,19 @@ impl Check<'_> {
             ("daemon.oip.http", daemon.oip.http.as_ref().and_then(ListenAddress::path)),
             ("daemon.oip.grpc", daemon.oip.grpc.as_ref().and_then(ListenAddress::path)),
         ];
+        let ports = [
+            ("daemon.metrics", &daemon.metrics),
+            ("daemon.oip.http", &daemon.oip.http),
+            ("daemon.oip.grpc", &daemon.oip.grpc),
+        ];
+        let ports = ports.map(|(field, address)| (field, address.as_ref().and_then(ListenAddress::port)));
+        for (i, (field, port)) in ports.iter().enumerate() {
+            let same = |(_, other): &&(_, _)| port.is_some() && other == port;
+            if let (Some(port), Some((other, _))) = (port, ports[..i].iter().find(same)) {
+                let reason = format!("is that of {other} already: each needs an address of its own");
+                return Err(self.refuse(field, &format!("\"{port}\""), reason));
+            }
+        }
         let made = made.into_iter().filter_map(|(field, path)| Some((field.to_owned(), path?)));
         all(made.chain(records).map(|(field, path)| match taken.insert(path) {
             true => Ok(()),

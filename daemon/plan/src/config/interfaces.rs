@@ -64,6 +64,14 @@ impl ListenAddress {
             Self::Port(_) => None,
         }
     }
+
+    /// The port's, if it is one and not any that is free.
+    pub(super) fn port(&self) -> Option<&SocketAddr> {
+        match self {
+            Self::Port(address) if address.port() > 0 => Some(address),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for ListenAddress {

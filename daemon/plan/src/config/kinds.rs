@@ -58,6 +58,10 @@ impl Check<'_> {
         let mut names = HashSet::new();
         let runs = all(kinds.into_iter().enumerate().map(|(i, kind)| {
             let at = format!("{at}.workers[{i}]");
+            // Said once, by the name that the entry has for it.
+            if let Some(count) = kind.count {
+                self.number(&format!("{at}.count"), count, 1, MAX_WORKERS as u64)?;
+            }
             let name = self.kind(&at, &raw, &kind, &mut names);
             let runs = self.runs(&at, raw.of_kind(kind), beside)?;
             self.remote_fits(&at, &runs, &promise)?;
@@ -143,9 +147,6 @@ impl Check<'_> {
         names: &mut HashSet<String>,
     ) -> Result<Option<String>, Refused> {
         let field = format!("{at}.name");
-        if let Some(count) = kind.count {
-            self.number(&format!("{at}.count"), count, 1, MAX_WORKERS as u64)?;
-        }
         if let Some(name) = kind.name.as_ref().filter(|name| !is_name(name)) {
             let reason = "must be 1..=64 letters, digits or any of - _ . /";
             return Err(self.refuse(&field, &format!("{name:?}"), reason));

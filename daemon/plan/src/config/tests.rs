@@ -183,6 +183,11 @@ fn every_refusal_names_file_field_value_and_limit() {
         ("[daemon]", "[daemon]\nbus = \"train\"", &["daemon.bus", "train", "unix:path"]),
         ("[daemon]", "[daemon]\nmetrics = \"9464\"", &["daemon.metrics", "9464", "ADDRESS:PORT"]),
         ("[daemon]", "[daemon]\nmetrics = \"10.0.0.1:9464\"", &["daemon.metrics", "10.0.0.1", "127."]),
+        (
+            "[daemon]",
+            "[daemon]\noip = { http = \"127.0.0.1:8000\", grpc = \"127.0.0.1:8000\" }",
+            &["daemon.oip.grpc = \"127.0.0.1:8000\"", "that of daemon.oip.http already"],
+        ),
         ("[daemon]", "[daemon]\noip.http = \"8000\"", &["daemon.oip.http", "8000", "ADDRESS:PORT"]),
         ("[daemon]", "[daemon]\noip.grpc = \"0.0.0.0:8001\"", &["daemon.oip.grpc", "0.0.0.0", "127."]),
         (

@@ -130,8 +130,8 @@ fn many_connections_and_many_processes_take_together_no_more_than_one() {
 }
 
 /// Small requests a second that are read within 400 ms of their sending, where so many connections of so many processes
-/// flood one service with them: 4000 fit into a socket, and another is written wherever one is read.
-fn read_in_time(processes: i32, connections: usize) -> f64 {
+/// flood one service with them, and each takes `cost` to read: 4000 fit into a socket, and another is written wherever one is read.
+fn read_in_time(processes: i32, connections: usize, cost: Span) -> f64 {
     let debts = Arc::new(Debts::default());
     let connect = |n| (at(1_000), Portion::Part, debts.connect(at(1_000), Peer::Process(1, n)).unwrap());
     let mut all: Vec<_> =
@@ -157,7 +157,7 @@ fn read_in_time(processes: i32, connections: usize) -> f64 {
             }
         }
         sockets[index].push_back((now, frames));
-        let cost = Span::from_nanos(of_frame(48).as_nanos() * frames as u64);
+        let cost = Span::from_nanos(cost.as_nanos() * frames as u64);
         let read = now + cost;
         (*next, *portion) = debt
             .charge(read, cost, 0, false)
@@ -167,13 +167,23 @@ fn read_in_time(processes: i32, connections: usize) -> f64 {
 
 #[test]
 fn of_a_flood_on_many_connections_as_much_is_read_in_time_as_of_one_on_one() {
-    let alone = read_in_time(1, 1);
+    let alone = read_in_time(1, 1, of_frame(48));
     for (processes, connections, least) in
         [(1, 2, 0.97), (1, 8, 0.97), (1, 50, 0.97), (1, 200, 0.97), (8, 8, 0.4), (50, 1, 0.4)]
     {
-        let share = read_in_time(processes, connections) / alone;
+        let share = read_in_time(processes, connections, of_frame(48)) / alone;
         assert!(share > least, "{processes} × {connections}: {share:.2} of {alone:.0} a second");
     }
+}
+
+/// Ten times what it takes to read what a socket holds is how old the last of it is by then. So where reading is slow, hardly
+/// anything of a flood is in time, however free its service is, and a little less slow all of it is.
+#[test]
+fn what_floods_is_in_time_if_a_tenth_of_a_core_reads_what_its_socket_holds_within_the_deadline() {
+    let [quick, just, slow] = [2, 9, 11].map(|cost| read_in_time(1, 1, micros(cost)));
+    assert!((45_000.0..=55_000.0).contains(&quick), "{quick:.0} a second, of 50 000 that are read");
+    assert!((10_000.0..=12_000.0).contains(&just), "{just:.0} a second, of 11 100 that are read");
+    assert!(slow < 100.0, "{slow:.0} a second, of 9100 that are read");
 }
 
 #[test]

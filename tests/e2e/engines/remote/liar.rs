@@ -25,6 +25,8 @@ pub(super) enum Behaviour {
     /// Less binary data than it says.
     TooFew,
     NoJson,
+    /// Once more what it answered before.
+    Again,
     HangsUp,
     Refuses,
     /// Well, as another version of the model than before.
@@ -36,6 +38,8 @@ struct Shared {
     /// Somebody who waited has gone.
     abandoned: AtomicBool,
     calls: AtomicUsize,
+    /// The answer to the call before.
+    before: Mutex<Vec<u8>>,
 }
 
 /// A server, which ends with the test.
@@ -50,8 +54,8 @@ impl Liar {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = UnixListener::bind(folder.path().join("h")).expect("a socket");
         let behaviour = Mutex::new(Behaviour::Well);
-        let shared =
-            Arc::new(Shared { behaviour, abandoned: AtomicBool::new(false), calls: AtomicUsize::new(0) });
+        let (abandoned, calls) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let shared = Arc::new(Shared { behaviour, abandoned, calls, before: Mutex::default() });
         let all = Arc::clone(&shared);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -102,7 +106,7 @@ fn converse(mut stream: &UnixStream, shared: &Shared) -> Option<()> {
             }
             _ => return None,
         };
-        answer(stream, 200, None, said.to_string().as_bytes()).ok()?;
+        stream.write_all(&answer(200, None, said.to_string().as_bytes())).ok()?;
         stream.flush().ok()?;
     }
 }
@@ -137,15 +141,21 @@ fn call(
         }
         Behaviour::OtherShape => shape[1] = json!(3),
         Behaviour::TooFew => doubled.truncate(4),
-        Behaviour::NoJson => return answer(stream, 200, None, b"<html>").ok(),
+        Behaviour::NoJson => return stream.write_all(&answer(200, None, b"<html>")).ok(),
         Behaviour::HangsUp => return None,
-        Behaviour::Refuses => return answer(stream, 429, None, b"{\"error\":\"not\\n\\tnow\"}").ok(),
-        Behaviour::Well | Behaviour::NewVersion => {}
+        Behaviour::Refuses => {
+            return stream.write_all(&answer(429, None, b"{\"error\":\"not\\n\\tnow\"}")).ok();
+        }
+        Behaviour::Well | Behaviour::NewVersion | Behaviour::Again => {}
     }
     let output = json!({ "name": "out", "datatype": "FP32", "shape": shape,
         "parameters": { "binary_data_size": size } });
-    let head = json!({ "model_name": "toy", "model_version": version, "outputs": [output] });
-    answer(stream, 200, Some(head.to_string()), &doubled).ok()
+    let head =
+        json!({ "model_name": "toy", "model_version": version, "id": json["id"], "outputs": [output] });
+    let fresh = answer(200, Some(head.to_string()), &doubled);
+    let before =
+        std::mem::replace(&mut *shared.before.lock().unwrap_or_else(PoisonError::into_inner), fresh.clone());
+    stream.write_all(if behaviour == Behaviour::Again { &before } else { &fresh }).ok()
 }
 
 /// The path, the length of the JSON, and the body; `None` once the other end has gone.
@@ -168,10 +178,10 @@ fn request(reader: &mut BufReader<UnixStream>) -> Option<(String, Option<usize>,
     Some((path, number("inference-header-content-length:"), body))
 }
 
-fn answer(mut stream: &UnixStream, status: u16, json: Option<String>, rest: &[u8]) -> std::io::Result<()> {
+fn answer(status: u16, json: Option<String>, rest: &[u8]) -> Vec<u8> {
     let length = json.as_ref().map(|json| format!("Inference-Header-Content-Length: {}\r\n", json.len()));
     let (length, json) = (length.unwrap_or_default(), json.unwrap_or_default());
     let bytes = json.len() + rest.len();
     let head = format!("HTTP/1.1 {status} x\r\n{length}Content-Length: {bytes}\r\n\r\n{json}");
-    stream.write_all(&[head.as_bytes(), rest].concat())
+    [head.as_bytes(), rest].concat()
 }

@@ -19,6 +19,7 @@ use weir_oip::remote;
 use weir_oip::remote::grpc::{Ended, FRAME, ended};
 
 use super::reach::reach;
+use super::within::within;
 use crate::engine::{Address, Location, Remote};
 
 /// So long what has come unasked may take to be read.
@@ -83,8 +84,7 @@ impl Connection {
         let limit = remote.timeout;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(told)?;
-        let reached = runtime.block_on(async { timeout(limit, reach(remote, address)).await });
-        let (sender, socket) = match reached.unwrap_or_else(|_| Err(late(limit))) {
+        let (sender, socket) = match runtime.block_on(within(limit, reach(remote, address))) {
             Ok(reached) => reached,
             Err(reason) => {
                 // Not waiting for a name that is still looked up.
@@ -113,9 +113,7 @@ impl Connection {
             Sender::Http(_) => self.by_http(ask)?,
             Sender::Grpc(..) => self.by_grpc(ask)?,
         };
-        let exchanged =
-            runtime.block_on(async { timeout(self.timeout, sender.exchange(request, limit)).await });
-        let reply = exchanged.map_err(|_| late(self.timeout))??;
+        let reply = runtime.block_on(within(self.timeout, sender.exchange(request, limit)))?;
         self.link = Some(link);
         Ok(reply)
     }
@@ -177,7 +175,9 @@ impl Sender {
     async fn exchange(&mut self, request: Request<Full<Bytes>>, limit: usize) -> Result<Reply, String> {
         match self {
             Self::Http(sender) => {
-                sender.ready().await.map_err(told)?;
+                // It says no more than that its channel is closed.
+                let gone = "it hung up after its last answer, or spoke unasked";
+                sender.ready().await.map_err(|_| gone.to_owned())?;
                 let response = sender.send_request(request).await.map_err(told)?;
                 let (status, headers, body, _) = whole(response, limit).await?;
                 let header = headers.get(LENGTH_HEADER).map(|length| {
@@ -239,10 +239,6 @@ async fn whole(
     })?;
     let trailers = body.trailers().cloned();
     Ok((head.status, head.headers, body.to_bytes(), trailers))
-}
-
-fn late(limit: Duration) -> String {
-    format!("no answer came within {} ms", limit.as_millis())
 }
 
 /// With what led to it: what hyper says of itself is seldom enough.

@@ -109,15 +109,16 @@ impl Dialect {
         }
     }
 
-    /// A call with these tensors, each with its elements, that wants these outputs.
+    /// A call with these tensors, each with its elements, that wants these outputs; of this number, which over gRPC its stream of HTTP/2
+    /// stands for.
     pub(super) fn call<'a>(
         &'a self,
         inputs: impl Iterator<Item = (&'a TensorInfo, &'a [u8])> + Clone,
         outputs: &[TensorInfo],
-        stream: Option<&'a str>,
+        (number, stream): (u64, Option<&'a str>),
     ) -> Result<Ask<'a>, Refused> {
         let (body, header) = match self.protocol {
-            Protocol::Http => remote::call(inputs, outputs, self.binary)?,
+            Protocol::Http => remote::call(inputs, outputs, (number, self.binary))?,
             Protocol::Grpc => (grpc::call((&self.model, self.version.as_deref()), inputs, outputs), None),
         };
         let each = |output: &TensorInfo| match (self.protocol, self.binary) {

@@ -60,6 +60,12 @@ fn one_entry_is_the_same_as_none() {
 }
 
 #[test]
+fn a_number_of_workers_is_refused_once_and_by_the_name_that_it_has() {
+    let refused = parse(&MIXED.replace("count = 2", "count = 300")).expect_err("too many").to_string();
+    assert_eq!(refused.matches("300").count(), 1, "{refused}");
+}
+
+#[test]
 fn what_is_wrong_is_named_with_its_field_and_limit() {
     for (from, to, told) in [
         ("count = 2", "count = 0", "service[0].workers[0].count = 0: must be in 1..=256"),

@@ -89,6 +89,14 @@ fn what_is_wrong_is_told_by_field_value_and_limit() {
             "{ url = \"https://10.1.2.3:1\" }",
             "remote.url = \"https://10.1.2.3:1\": needs remote.tls, with the ca",
         ),
+        (
+            "{ url = \"http://127.0.0.1:0\" }",
+            "remote.url = \"http://127.0.0.1:0\": must have an address or a name, and a port of 1",
+        ),
+        (
+            "{ url = \"http://box:65536\" }",
+            "remote.url = \"http://box:65536\": must have an address or a name, and a port of 1 to 65535",
+        ),
         ("{ url = \"http://box:1\" }", "remote.url = \"http://box:1\": whoever is on the way"),
         ("{ url = \"http://localhost:1\" }", "remote.url = \"http://localhost:1\": whoever is on the way"),
         (
