@@ -21,8 +21,8 @@ use crate::whole::Columns;
 const MISSING: f64 = 300.0;
 /// How many devices are taken out at most.
 const TAKEN: u64 = 4;
-/// What part of what is worth most at least is put in at once.
-const NEAR: f64 = 0.7;
+/// Which part of what they are worth, at least, ways are compared by: thrown anew each time that devices are taken out, between these.
+const NEAR: [f64; 2] = [0.3, 1.0];
 /// Which part of what may be gained at most a hosting may be worse by that is gone on from, and how much may be gained where it is not known.
 const WORSE: f64 = 0.2;
 const ANY: f64 = 3.0;
@@ -206,11 +206,12 @@ impl<'a> Exchange<'a> {
     /// Uses free devices, one after another, each for what is worth most.
     fn fill(&mut self, hosting: &mut Hosting) -> Option<()> {
         hosting.worth = self.worth(hosting)?;
+        let near = NEAR[0] + (NEAR[1] - NEAR[0]) * self.dice.part();
         loop {
             let twos: Vec<Two> = hosting.kinds.iter().map(|kinds| Two::of(kinds)).collect();
             let mut most: Option<(f64, usize)> = None;
             for (i, way) in self.ways.iter().enumerate().filter(|(_, way)| hosting.free[way.class] > 0) {
-                let gain = self.gain(way, hosting, &twos) * (NEAR + (1.0 - NEAR) * self.dice.part());
+                let gain = self.gain(way, hosting, &twos) * (near + (1.0 - near) * self.dice.part());
                 if most.is_none_or(|(most, _)| gain > most) {
                     most = Some((gain, i));
                 }

@@ -12,6 +12,8 @@
 mod exchange;
 mod kinds;
 mod relaxation;
+#[cfg(test)]
+mod tests;
 
 use microlp::{ComparisonOp, Error, Solution};
 
@@ -102,7 +104,7 @@ impl Looking<'_> {
         let columns = self.bounded.within(self.columns, self.least() - MORE);
         let mut exchange = Exchange::new(self.problem, &columns);
         let held = exchange.improved(self.known.as_ref(), self.bound, rounds, end);
-        // What is no plan but for rounding is none.
+        // It may serve less than all, and then it is no plan.
         let found = held.and_then(|held| whole::filled(self.problem, held).ok().flatten());
         self.known = found.filter(|plan| plan.accuracy > self.least()).or(self.known.take());
     }
