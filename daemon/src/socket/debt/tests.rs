@@ -183,7 +183,7 @@ fn what_floods_is_in_time_if_a_tenth_of_a_core_reads_what_its_socket_holds_withi
     let [quick, just, slow] = [2, 9, 11].map(|cost| read_in_time(1, 1, micros(cost)));
     assert!((45_000.0..=55_000.0).contains(&quick), "{quick:.0} a second, of 50 000 that are read");
     assert!((10_000.0..=12_000.0).contains(&just), "{just:.0} a second, of 11 100 that are read");
-    assert!(slow < 100.0, "{slow:.0} a second, of 9100 that are read");
+    assert!(slow < 1_000.0, "{slow:.0} a second, of 9100 that are read");
 }
 
 #[test]
