@@ -161,6 +161,11 @@ impl Problem {
         if all > 0.0 { all } else { 1.0 }
     }
 
+    /// The share of all demand that is a service's, as it counts in the mean accuracy.
+    pub(crate) fn share(&self, service: &Service) -> f64 {
+        service.weight * service.demand / self.worth()
+    }
+
     /// The same with `factor` times the demand.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {

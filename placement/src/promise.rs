@@ -7,7 +7,7 @@ use crate::problem::Promise;
 use crate::quota::{Rise, Shape};
 
 /// The least part of a quota that counts.
-const EPSILON: f64 = 1e-9;
+pub(crate) const EPSILON: f64 = 1e-9;
 /// The most rises that a pool of several kinds is looked at; a pool that needs more does not count.
 const MAX_RISES: usize = 20_000;
 /// The most rises that are looked at for what begins no less than another.

@@ -7,8 +7,8 @@ mod shared;
 use std::collections::HashSet;
 
 use harness::{Dice, earliest, instances};
+use oracle::Stream;
 use oracle::sharing::{Service, Shared};
-use oracle::{Bound, Stream};
 use rt_core::sharing::{Device, DeviceConfig, DeviceError, Rule};
 use rt_core::{Cause, Dispatch, Instant, Span, StreamSpec};
 use shared::{Run, admission, admitted, spec, streams};
@@ -44,13 +44,11 @@ fn an_overrun_within_the_margin_harms_nobody_and_one_beyond_it_is_told_to_all() 
 /// Two overruns within the margin are one that is not, if nothing was calm between them.
 #[test]
 fn the_margin_is_for_all_overruns_of_a_busy_period_together() {
-    let stream =
-        || Stream { bounds: vec![Bound::Window { count: 1, length: 20 }], constraints: vec![(0, 1)] };
-    let service = || Service { streams: vec![stream()], batch: 1, time: 1, deadline: 5, turn: 1 };
+    let stream = || Stream::hard(1, 20);
+    let service = || Service::of(vec![stream()], 1, 5);
     for turns in [false, true] {
         let services = vec![service(), service(), service()];
-        let shared =
-            Shared { services, workers: 1, longest: 1, turns, late: 0, overrun: 0, stall: 0, window: 0 };
+        let shared = Shared::of(services, 1, 1, turns);
         let binding = admission(&shared).expect("admitted").binding.expect("something is promised");
         assert_eq!(binding.margin(), 1);
         let mut first = true;
@@ -83,9 +81,8 @@ fn the_margin_is_for_all_overruns_of_a_busy_period_together() {
 /// both.
 #[test]
 fn what_ran_over_before_a_batch_began_counts_until_it_has_ended() {
-    let stream =
-        || Stream { bounds: vec![Bound::Window { count: 1, length: 50 }], constraints: vec![(0, 1)] };
-    let service = || Service { streams: vec![stream()], batch: 1, time: 2, deadline: 8, turn: 1 };
+    let stream = || Stream::hard(1, 50);
+    let service = || Service::of(vec![stream()], 2, 8);
     for turns in [false, true] {
         let shared = Shared {
             services: vec![service(), service()],
@@ -128,13 +125,9 @@ fn what_ran_over_before_a_batch_began_counts_until_it_has_ended() {
 /// A stranger in 3 to 8 of a service whose batches take `time`, and what is mandatory of another, which comes at 2, takes 2 and is
 /// due at 10; the worker is busy up to 3. Who is served first, and whether what is mandatory is missed.
 fn one_goes_ahead(turns: bool, time: u8, deadline: u8) -> (usize, bool) {
-    let stream =
-        || Stream { bounds: vec![Bound::Window { count: 1, length: 100 }], constraints: vec![(0, 1)] };
-    let services = vec![
-        Service { streams: vec![stream()], batch: 1, time: 2, deadline: 8, turn: 1 },
-        Service { streams: vec![], batch: 1, time, deadline, turn: 1 },
-    ];
-    let shared = Shared { services, workers: 1, longest: 6, turns, late: 0, overrun: 0, stall: 0, window: 0 };
+    let stream = || Stream::hard(1, 100);
+    let services = vec![Service::of(vec![stream()], 2, 8), Service::of(vec![], time, deadline)];
+    let shared = Shared::of(services, 1, 6, turns);
     let mut first = true;
     let mut run = Run::new(&shared, 0, move |_, bound| if std::mem::take(&mut first) { 3 } else { bound });
     let own = run.add(0, spec(&stream()));
@@ -167,9 +160,8 @@ fn what_goes_ahead_leaves_just_enough() {
 /// has ended that is there.
 #[test]
 fn who_comes_waits_for_what_has_gone_ahead() {
-    let stream =
-        || Stream { bounds: vec![Bound::Window { count: 1, length: 100 }], constraints: vec![(0, 1)] };
-    let service = |time, deadline| Service { streams: vec![stream()], batch: 1, time, deadline, turn: 1 };
+    let stream = || Stream::hard(1, 100);
+    let service = |time, deadline| Service::of(vec![stream()], time, deadline);
     for over in [0, 1] {
         let services = vec![service(2, 20), service(3, 16)];
         let shared = Shared {
@@ -214,12 +206,10 @@ fn who_comes_waits_for_what_has_gone_ahead() {
 /// Who comes later may leave less of a margin: it holds from the next calm instant on, and not while more is run over.
 #[test]
 fn a_smaller_margin_waits_until_no_more_than_that_is_run_over() {
-    let stream =
-        || Stream { bounds: vec![Bound::Window { count: 1, length: 50 }], constraints: vec![(0, 1)] };
-    let service = || Service { streams: vec![stream()], batch: 1, time: 2, deadline: 20, turn: 1 };
+    let stream = || Stream::hard(1, 50);
+    let service = || Service::of(vec![stream()], 2, 20);
     let services = vec![service(), service()];
-    let shared =
-        Shared { services, workers: 1, longest: 2, turns: false, late: 0, overrun: 0, stall: 0, window: 0 };
+    let shared = Shared::of(services, 1, 2, false);
     let mut run = Run::new(&shared, 5, |service, bound| if service == 0 { bound + 3 } else { bound });
     let own = run.add(1, spec(&stream()));
     let stranger = run.add(0, StreamSpec::best_effort());
@@ -247,9 +237,8 @@ fn a_smaller_margin_waits_until_no_more_than_that_is_run_over() {
 /// Others hear of a batch that runs on as soon as it has run over by more than the margin that counts now.
 #[test]
 fn the_margin_that_counts_now_is_watched() {
-    let stream =
-        || Stream { bounds: vec![Bound::Window { count: 1, length: 50 }], constraints: vec![(0, 1)] };
-    let service = || Service { streams: vec![stream()], batch: 1, time: 2, deadline: 30, turn: 1 };
+    let stream = || Stream::hard(1, 50);
+    let service = || Service::of(vec![stream()], 2, 30);
     let shared = Shared {
         services: vec![service(), service()],
         workers: 1,
@@ -275,9 +264,8 @@ fn the_margin_that_counts_now_is_watched() {
 /// dispatch, is told to nobody and counted for both; another within the window, or a longer one, is told to both.
 #[test]
 fn a_stall_as_declared_harms_nobody_and_more_is_told_to_all() {
-    let stream =
-        || Stream { bounds: vec![Bound::Window { count: 1, length: 50 }], constraints: vec![(0, 1)] };
-    let service = |time| Service { streams: vec![stream()], batch: 1, time, deadline: 15, turn: 1 };
+    let stream = || Stream::hard(1, 50);
+    let service = |time| Service::of(vec![stream()], time, 15);
     let services = vec![service(2), service(3)];
     let shared = Shared {
         services,
@@ -339,9 +327,8 @@ fn late_dispatch_is_announced_to_all_services() {
 /// Also where no worker is idle, if it must be served.
 #[test]
 fn a_request_that_is_taken_in_late_is_announced_to_all_services() {
-    let stream =
-        || Stream { bounds: vec![Bound::Window { count: 1, length: 100 }], constraints: vec![(0, 1)] };
-    let service = || Service { streams: vec![stream()], batch: 1, time: 4, deadline: 25, turn: 1 };
+    let stream = || Stream::hard(1, 100);
+    let service = || Service::of(vec![stream()], 4, 25);
     for (turns, late) in [(false, 1), (false, 2), (true, 1), (true, 2)] {
         let services = vec![service(), service()];
         let shared =
@@ -384,8 +371,7 @@ fn the_smallest_guard_is_that_of_the_device() {
             run.causes
         );
         let (mut run, last) = (guarded(), shared.services.len() - 1);
-        let always =
-            Stream { bounds: vec![Bound::Window { count: 1, length: 50 }], constraints: vec![(0, 1)] };
+        let always = Stream::hard(1, 50);
         let id = run.add(last, spec(&always));
         run.now = 9;
         run.arrive_sent(last, id, 6);

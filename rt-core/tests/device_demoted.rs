@@ -10,8 +10,8 @@ use std::rc::Rc;
 
 use harness::choices::{Choices, exhaust};
 use harness::{Dice, earliest, instances};
+use oracle::Stream;
 use oracle::sharing::{Service, Shared};
-use oracle::{Bound, Stream};
 use rt_core::sharing::SharingError;
 use rt_core::{Cause, Instant, SafeModeConfig, Severity, Span, StreamId, StreamSpec};
 use shared::{Run, admission, admitted, streams};
@@ -247,8 +247,8 @@ fn who_harms_again_waits_longer_a_device_that_takes_over_goes_on_with_it_and_an_
 
 /// Two workers, and a service of which two at once are promised something within `deadline`, beside another; batches take 2.
 fn on_two_workers(deadline: u8) -> (Shared, u64) {
-    let stream = Stream { bounds: vec![Bound::Window { count: 2, length: 12 }], constraints: vec![(0, 1)] };
-    let service = |deadline, streams| Service { streams, batch: 1, time: 2, deadline, turn: 1 };
+    let stream = Stream::hard(2, 12);
+    let service = |deadline, streams| Service::of(streams, 2, deadline);
     let services = vec![service(40, Vec::new()), service(deadline, vec![stream])];
     let (late, overrun, stall, window) = (0, 0, 0, rt_core::MAX_SPAN.as_nanos());
     let shared = Shared { services, workers: 2, longest: 2, turns: false, late, overrun, stall, window };
@@ -362,8 +362,8 @@ fn a_service_that_keeps_its_time_but_for_declared_stalls_is_promised_again() {
 
 /// Two services on one worker, of which the second is promised something, with stalls as rare as they must be.
 fn stalling(turns: bool) -> (Shared, u64) {
-    let stream = Stream { bounds: vec![Bound::Window { count: 1, length: 60 }], constraints: vec![(0, 1)] };
-    let service = |streams| Service { streams, batch: 1, time: 2, deadline: 10, turn: 1 };
+    let stream = Stream::hard(1, 60);
+    let service = |streams| Service::of(streams, 2, 10);
     let services = vec![service(Vec::new()), service(vec![stream])];
     let mut shared =
         Shared { services, workers: 1, longest: 2, turns, late: 0, overrun: 0, stall: 2, window: 3 };

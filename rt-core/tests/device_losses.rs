@@ -276,13 +276,11 @@ fn what_is_lost_is_announced_and_then_all_is_as_if_nothing_had_been() {
 /// as before.
 #[test]
 fn what_a_lost_worker_ran_over_is_forgotten() {
-    let stream =
-        || Stream { bounds: vec![Bound::Window { count: 1, length: 50 }], constraints: vec![(0, 1)] };
-    let service = || Service { streams: vec![stream()], batch: 1, time: 2, deadline: 10, turn: 1 };
+    let stream = || Stream::hard(1, 50);
+    let service = || Service::of(vec![stream()], 2, 10);
     for turns in [false, true] {
         let services = vec![service(), service()];
-        let shared =
-            Shared { services, workers: 2, longest: 2, turns, late: 0, overrun: 0, stall: 0, window: 0 };
+        let shared = Shared::of(services, 2, 2, turns);
         let margin = margin(&shared).expect("admitted");
         let mut first = true;
         let mut run = Run::new(&shared, margin, move |_, bound| match std::mem::take(&mut first) {

@@ -5,36 +5,39 @@ mod harness;
 mod oracle;
 mod shared;
 
+use oracle::Stream;
 use oracle::sharing::{Service, Shared};
-use oracle::{Bound, Stream};
-use rt_core::{Instant, SafeModeConfig, Span, StreamSpec};
-use shared::{Run, admission, spec};
+use rt_core::{Instant, SafeModeConfig, Span, StreamId, StreamSpec};
+use shared::clients::margin;
+use shared::{Run, spec};
+
+/// At each of these instants so many requests of the stream of a service come.
+fn send(run: &mut Run, ids: [StreamId; 2], all: &[(u64, usize, usize)]) {
+    for &(at, service, count) in all {
+        run.advance(at, true);
+        for _ in 0..count {
+            run.arrive(service, ids[service]);
+            run.settle();
+        }
+    }
+}
 
 /// What goes ahead counts on what is left of the margin then, and that must not grow before what it went ahead of has ended: a calm
 /// instant from before says nothing of that. One that is promised nothing goes before six that wait, when the margin is used up; what
 /// ran when all was calm ends only then.
 #[test]
 fn what_was_run_over_is_not_forgotten_behind_what_goes_ahead() {
-    let stream =
-        |count| Stream { bounds: vec![Bound::Window { count, length: 80 }], constraints: vec![(0, 1)] };
-    let service = |streams| Service { streams, batch: 1, time: 4, deadline: 20, turn: 1 };
+    let stream = |count| Stream::hard(count, 80);
+    let service = |streams| Service::of(streams, 4, 20);
     for turns in [false, true] {
         let services = vec![service(vec![stream(6)]), service(vec![])];
-        let shared =
-            Shared { services, workers: 2, longest: 4, turns, late: 0, overrun: 0, stall: 0, window: 0 };
-        let margin = admission(&shared).expect("admitted").binding.expect("something is promised").margin();
-        assert_eq!(margin, 4);
+        let shared = Shared::of(services, 2, 4, turns);
+        assert_eq!(margin(&shared), Some(4));
         // The first runs over by the margin, and so does the last.
         let mut times = [8, 3, 4, 4, 2, 4, 4, 4, 4, 4, 4, 8].into_iter();
         let mut run = Run::new(&shared, 4, move |_, _| times.next().expect("twelve batches"));
         let ids = [run.add(0, spec(&stream(6))), run.add(1, StreamSpec::best_effort())];
-        for (at, service, count) in [(0, 1, 2), (1, 1, 1), (5, 1, 1), (6, 1, 1), (8, 1, 1), (9, 0, 6)] {
-            run.advance(at, true);
-            for _ in 0..count {
-                run.arrive(service, ids[service]);
-                run.settle();
-            }
-        }
+        send(&mut run, ids, &[(0, 1, 2), (1, 1, 1), (5, 1, 1), (6, 1, 1), (8, 1, 1), (9, 0, 6)]);
         run.advance(10, true);
         assert_eq!(run.gone_ahead, 1);
         run.drain();
@@ -47,15 +50,11 @@ fn what_was_run_over_is_not_forgotten_behind_what_goes_ahead() {
 /// when all was calm last ends beside it.
 #[test]
 fn a_slower_variant_leaves_room_for_the_margin_that_is_to_come() {
-    let stream =
-        || Stream { bounds: vec![Bound::Window { count: 1, length: 50 }], constraints: vec![(0, 1)] };
-    let service = |streams, time, deadline| Service { streams, batch: 1, time, deadline, turn: 1 };
+    let stream = || Stream::hard(1, 50);
     for turns in [false, true] {
-        let services = vec![service(vec![stream()], 2, 9), service(vec![], 4, 20)];
-        let shared =
-            Shared { services, workers: 2, longest: 4, turns, late: 0, overrun: 0, stall: 0, window: 0 };
-        let margin = admission(&shared).expect("admitted").binding.expect("something is promised").margin();
-        assert_eq!(margin, 3);
+        let services = vec![Service::of(vec![stream()], 2, 9), Service::of(vec![], 4, 20)];
+        let shared = Shared::of(services, 2, 4, turns);
+        assert_eq!(margin(&shared), Some(3));
         let mut run = Run::new(&shared, 3, |service, bound| if service == 0 { bound + 3 } else { bound });
         let (own, stranger) = (run.add(0, spec(&stream())), run.add(1, StreamSpec::best_effort()));
         // Somebody comes beside whom nothing is left, and goes at once.
@@ -80,26 +79,16 @@ fn a_slower_variant_leaves_room_for_the_margin_that_is_to_come() {
 /// Nor does a larger margin count behind a calm instant from before it was set: a slower variant that began since then leaves no room for it.
 #[test]
 fn a_larger_margin_waits_until_what_runs_has_ended() {
-    let stream =
-        || Stream { bounds: vec![Bound::Window { count: 1, length: 80 }], constraints: vec![(0, 1)] };
-    let service = |streams, time, deadline| Service { streams, batch: 1, time, deadline, turn: 1 };
+    let stream = || Stream::hard(1, 80);
     for turns in [false, true] {
-        let services = vec![service(vec![stream()], 4, 18), service(vec![], 8, 21)];
-        let shared =
-            Shared { services, workers: 2, longest: 8, turns, late: 0, overrun: 0, stall: 0, window: 0 };
-        let margin = admission(&shared).expect("admitted").binding.expect("something is promised").margin();
-        assert_eq!(margin, 6);
+        let services = vec![Service::of(vec![stream()], 4, 18), Service::of(vec![], 8, 21)];
+        let shared = Shared::of(services, 2, 8, turns);
+        assert_eq!(margin(&shared), Some(6));
         // The first runs over by one, beside somebody who leaves no more.
         let mut times = [9, 7, 8, 5, 14].into_iter();
         let mut run = Run::new(&shared, 1, move |_, _| times.next().expect("five batches"));
         let ids = [run.add(0, spec(&stream())), run.add(1, StreamSpec::best_effort())];
-        for (at, service, count) in [(0, 1, 2), (1, 1, 1), (2, 1, 1), (9, 0, 1)] {
-            run.advance(at, true);
-            for _ in 0..count {
-                run.arrive(service, ids[service]);
-                run.settle();
-            }
-        }
+        send(&mut run, ids, &[(0, 1, 2), (1, 1, 1), (2, 1, 1), (9, 0, 1)]);
         run.advance(14, true);
         assert_eq!(run.varied[1], 1, "a slower variant runs");
         assert!(run.device.set_overrun_margin(Instant::from_nanos(14), Span::from_nanos(6)));
@@ -114,14 +103,13 @@ fn a_larger_margin_waits_until_what_runs_has_ended() {
 /// begun, which nobody knows: so who comes waits until no more is left of it than another stall leaves of the longest batch.
 #[test]
 fn who_comes_beside_a_very_long_batch_waits_for_what_a_stall_may_have_taken_of_it() {
-    let stream =
-        || Stream { bounds: vec![Bound::Window { count: 1, length: 30 }], constraints: vec![(0, 1)] };
-    let service = |streams, deadline| Service { streams, batch: 1, time: 2, deadline, turn: 1 };
+    let stream = || Stream::hard(1, 30);
+    let service = |streams, deadline| Service::of(streams, 2, deadline);
     for turns in [false, true] {
         let services = vec![service(vec![], 100), service(vec![stream()], 9)];
         let shared =
             Shared { services, workers: 1, longest: 4, turns, late: 0, overrun: 0, stall: 3, window: 100 };
-        assert_eq!(admission(&shared).expect("admitted").binding.expect("something is promised").margin(), 0);
+        assert_eq!(margin(&shared), Some(0));
         let lasting = Span::from_nanos(100_000);
         let safe_mode = SafeModeConfig { hold: lasting, clean: lasting, latch: false };
         let mut run = Run::lasting(

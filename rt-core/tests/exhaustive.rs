@@ -312,8 +312,7 @@ fn no_batch_that_the_shield_allows_breaks_the_promise_over_every_short_arrival_s
 
 #[test]
 fn the_judge_finds_the_known_misses() {
-    let stream =
-        |count, length| Stream { bounds: vec![Bound::Window { count, length }], constraints: vec![(0, 1)] };
+    let stream = |count, length| Stream::hard(count, length);
     let instance = |count, length, latency| Instance {
         streams: vec![stream(count, length)],
         groups: vec![Group { count: 1, batch: 1, times: vec![3] }],

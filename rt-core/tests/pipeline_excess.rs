@@ -7,15 +7,15 @@ mod shared;
 mod stages;
 
 use harness::{Dice, instances};
+use oracle::Stream;
 use oracle::pipeline::{Pipeline, Stage};
-use oracle::{Bound, Stream};
 use rt_core::{Cause, LatencyProfile, StreamSpec};
 use stages::draw::{Bursts, bound, drawn_by, harshly, send_and_change, tree_or_graph};
 use stages::{Line, at, config, ns};
 
 /// At most so many sources in so many ticks, none to be missed.
 fn strict(count: u8, length: u8) -> Stream {
-    Stream { bounds: vec![Bound::Window { count, length }], constraints: vec![(0, 1)] }
+    Stream::hard(count, length)
 }
 
 #[test]

@@ -16,7 +16,7 @@ use harness::{Dice, instances};
 use oracle::pipeline::Pipeline;
 use oracle::{Bound, Stream};
 use rt_core::pipeline::{PipelineConfig, PipelineError};
-use rt_core::{Cause, Event, MAX_SPAN, SafeModeConfig, Severity, Stalls, StreamId, StreamSpec};
+use rt_core::{Cause, Event, MAX_SPAN, SafeModeConfig, Severity, Stalls, StreamId, StreamSpec, Transition};
 use shared::spec;
 use stages::draw::{Bursts, bound, drawn_by, harshly, tree_or_graph};
 use stages::{Line, at, config, ns};
@@ -221,21 +221,10 @@ impl Play {
     }
 }
 
-/// Causes of safe mode that are no mere outcome, and when it ended.
-fn breaks(line: &Line) -> Vec<u64> {
+/// When safe mode was told of in such words.
+fn told(line: &Line, which: impl Fn(&Transition) -> bool) -> Vec<u64> {
     let of = |(at, event): &(u64, Event)| match event {
-        Event::SafeMode(told) if told.breach().is_some_and(|cause| cause != Cause::ConstraintViolated) => {
-            Some(*at)
-        }
-        _ => None,
-    };
-    line.events.iter().filter_map(of).collect()
-}
-
-/// When safe mode had ended.
-fn ends(line: &Line) -> Vec<u64> {
-    let of = |(at, event): &(u64, Event)| match event {
-        Event::SafeMode(told) if !told.state.is_suspended() => Some(*at),
+        Event::SafeMode(told) if which(told) => Some(*at),
         _ => None,
     };
     line.events.iter().filter_map(of).collect()
@@ -245,7 +234,7 @@ fn play(seed: u64, tally: &mut Tally) {
     let mut dice = Dice(seed);
     let Some(system) = System::draw(seed, &mut dice) else { return };
     tally.runs += 1;
-    let (stalls, told) = (system.stalls, format!("seed {seed}, {:?}", system.config));
+    let (stalls, wrong) = (system.stalls, format!("seed {seed}, {:?}", system.config));
     let mut play = Play::new(system, seed);
     harshly(&mut play.line, seed);
     let shielded = seed.is_multiple_of(5);
@@ -301,17 +290,20 @@ fn play(seed: u64, tally: &mut Tally) {
     play.unread.clear();
     play.line.drain();
     while let Some(next) = play.line.next_event() {
-        assert!(next < 2_000, "it does not end: {told}");
+        assert!(next < 2_000, "it does not end: {wrong}");
         play.line.advance_to(next);
     }
     let first = play.line.scheduler.first();
-    assert_eq!((first.safe_mode().severity(), first.suspensions().1), (Severity::Normal, 0), "{told}");
-    let (safe, over) = (breaks(&play.line), ends(&play.line));
+    assert_eq!((first.safe_mode().severity(), first.suspensions().1), (Severity::Normal, 0), "{wrong}");
+    // A cause that is more than an outcome, and the end of safe mode.
+    let broken = |cause| cause != Cause::ConstraintViolated;
+    let safe = told(&play.line, |told| told.breach().is_some_and(broken));
+    let over = told(&play.line, |told| !told.state.is_suspended());
     for source in play.line.missed() {
         let (at, _) = source.ended.expect("ended");
         let began = safe.iter().filter(|&&began| began <= at).max();
         let ended = over.iter().filter(|&&ended| ended < source.came).max();
-        assert!(began.is_some() && began >= ended, "{source:?} {safe:?} {over:?} {told}");
+        assert!(began.is_some() && began >= ended, "{source:?} {safe:?} {over:?} {wrong}");
         tally.missed += 1;
     }
     // What ran over may have been taken for a stall.
@@ -321,8 +313,8 @@ fn play(seed: u64, tally: &mut Tally) {
     play.bursts = Bursts::of(&play.system.streams[play.now]);
     play.go(300, false, shielded, tally);
     play.line.drain();
-    assert!(play.line.missed().len() == missed, "{:?} {told}", play.line.missed().last());
-    assert_eq!(play.line.causes[causes..], [], "{told} {:?}", play.line.stalls);
+    assert!(play.line.missed().len() == missed, "{:?} {wrong}", play.line.missed().last());
+    assert_eq!(play.line.causes[causes..], [], "{wrong} {:?}", play.line.stalls);
     tally.stalled += play.line.stalled;
     tally.overran += play.line.overran;
     tally.longs += play.line.longs;

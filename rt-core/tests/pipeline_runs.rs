@@ -251,7 +251,7 @@ fn behind_a_long_batch_beside_another_worker_nothing_is_missed() {
         batch: 1,
         time,
     };
-    let stream = Stream { bounds: vec![Bound::Window { count: 1, length: 7 }], constraints: vec![(0, 1)] };
+    let stream = Stream::hard(1, 7);
     let small = Pipeline { stages: vec![stage(vec![], 1, 1, 1), stage(vec![0], 2, 2, 3)], stream, late: 0 };
     let mut dice = Dice(71);
     let mut longs = 0;

@@ -12,10 +12,12 @@ use crate::PROVEN;
 use crate::configuration::{Configuration, Post};
 use crate::plan::{Held, Plan};
 use crate::problem::Problem;
-use crate::promise::Keeping;
+use crate::promise::{EPSILON, Keeping};
 use crate::quota::Shape;
 use crate::until::Until;
 use crate::whole::Columns;
+
+use super::kinds::Two;
 
 /// What a promise that is not kept, or a demand that is not served, costs in points.
 const MISSING: f64 = 300.0;
@@ -79,7 +81,7 @@ impl<'a> Exchange<'a> {
         let mut known: Vec<HashMap<Shape, usize>> = vec![HashMap::new(); problem.services.len()];
         let mut half = |s: usize, of: &Configuration| {
             let service = &problem.services[s];
-            let all = service.weight * service.demand / problem.worth();
+            let all = problem.share(service);
             let kind = of.shape.map(|shape| {
                 let next = known[s].len();
                 (*known[s].entry(shape).or_insert(next), of.quota)
@@ -116,7 +118,7 @@ impl<'a> Exchange<'a> {
         rounds: u32,
         end: Until,
     ) -> Option<Vec<(Held, u32)>> {
-        let mut current = self.begin(known)?;
+        let mut current = self.begin(known);
         self.fill(&mut current)?;
         let (mut best, mut since) = (current.clone(), 0);
         while since < rounds && !end.is_over() && best.worth.points < bound - PROVEN {
@@ -141,7 +143,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// What `known` holds, or nothing.
-    fn begin(&self, known: Option<&Plan>) -> Option<Hosting> {
+    fn begin(&self, known: Option<&Plan>) -> Hosting {
         let mut hosting = Hosting {
             held: Vec::new(),
             free: self.problem.classes.iter().map(|(_, count)| *count).collect(),
@@ -155,8 +157,7 @@ impl<'a> Exchange<'a> {
                 }
             }
         }
-        hosting.worth = self.worth(&hosting)?;
-        Some(hosting)
+        hosting
     }
 
     fn held(&self, way: usize) -> Held {
@@ -246,11 +247,11 @@ impl<'a> Exchange<'a> {
     fn worth(&self, hosting: &Hosting) -> Option<Worth> {
         let mut program = Program::new(OptimizationDirection::Minimize);
         let services = &self.problem.services;
-        let share = |s: usize| services[s].weight * services[s].demand / self.problem.worth();
-        let costs: Vec<_> = (0..services.len())
-            .map(|s| {
-                let demanded = if services[s].demand > 0.0 { 1.0 } else { 0.0 };
-                program.add_var(demanded, (-MISSING * (share(s) + 0.01), f64::INFINITY))
+        let costs: Vec<_> = services
+            .iter()
+            .map(|service| {
+                let demanded = if service.demand > 0.0 { 1.0 } else { 0.0 };
+                program.add_var(demanded, (-MISSING * (self.problem.share(service) + 0.01), f64::INFINITY))
             })
             .collect();
         for &(way, count) in &hosting.held {
@@ -270,7 +271,7 @@ impl<'a> Exchange<'a> {
         for (s, service) in services.iter().enumerate() {
             let missing =
                 if service.promise.is_some() { 1.0 - Two::of(&hosting.kinds[s]).sum() } else { 0.0 };
-            let is_kept = missing <= 1e-9 || self.is_pooled(s, hosting);
+            let is_kept = missing <= EPSILON || self.is_pooled(s, hosting);
             if !is_kept {
                 points -= MISSING * missing;
             }
@@ -290,35 +291,6 @@ impl<'a> Exchange<'a> {
         let service = &self.problem.services[s];
         let Some(promise) = service.promise.as_ref().filter(|_| plain > 1) else { return false };
         Keeping::new(promise, service.deadline, &all).rule(&counts).is_some()
-    }
-}
-
-/// The two kinds of a service that count for most.
-struct Two {
-    best: (usize, f64),
-    second: f64,
-}
-
-impl Two {
-    fn of(kinds: &[f64]) -> Self {
-        let mut two = Self { best: (usize::MAX, 0.0), second: 0.0 };
-        for (kind, &counts) in kinds.iter().enumerate() {
-            if counts > two.best.1 {
-                (two.second, two.best) = (two.best.1, (kind, counts));
-            } else {
-                two.second = two.second.max(counts);
-            }
-        }
-        two
-    }
-
-    fn sum(&self) -> f64 {
-        self.best.1 + self.second
-    }
-
-    /// The two best where a kind counts for so much.
-    fn with(&self, kind: usize, counts: f64) -> f64 {
-        if kind == self.best.0 { counts + self.second } else { self.best.1 + self.second.max(counts) }
     }
 }
 

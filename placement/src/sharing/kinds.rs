@@ -40,6 +40,35 @@ struct Kind {
     members: Vec<(usize, usize)>,
 }
 
+/// The two kinds of a service that count for most.
+pub(super) struct Two {
+    best: (usize, f64),
+    second: f64,
+}
+
+impl Two {
+    pub(super) fn of(kinds: &[f64]) -> Self {
+        let mut two = Self { best: (usize::MAX, 0.0), second: 0.0 };
+        for (kind, &counts) in kinds.iter().enumerate() {
+            if counts > two.best.1 {
+                (two.second, two.best) = (two.best.1, (kind, counts));
+            } else {
+                two.second = two.second.max(counts);
+            }
+        }
+        two
+    }
+
+    pub(super) fn sum(&self) -> f64 {
+        self.best.1 + self.second
+    }
+
+    /// The two best where a kind counts for so much.
+    pub(super) fn with(&self, kind: usize, counts: f64) -> f64 {
+        if kind == self.best.0 { counts + self.second } else { self.best.1 + self.second.max(counts) }
+    }
+}
+
 /// A promise, and all that may count for it.
 #[derive(Debug)]
 pub(super) struct Promised<'a> {
@@ -93,18 +122,7 @@ impl<'a> Promised<'a> {
         let all = match kinds {
             Kinds::Quotas([a, b]) if a != b => best(a) + best(b),
             Kinds::Pool(longest) => return self.lacks(devices, *longest).is_none(),
-            _ => {
-                let mut two = [0.0f64; 2];
-                for i in 0..devices.len() {
-                    let own = counts(i);
-                    if own > two[0] {
-                        two = [own, two[0]];
-                    } else if own > two[1] {
-                        two[1] = own;
-                    }
-                }
-                two[0] + two[1]
-            }
+            _ => Two::of(&(0..devices.len()).map(counts).collect::<Vec<_>>()).sum(),
         };
         all >= 1.0 - ROUNDING
     }

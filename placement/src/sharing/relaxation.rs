@@ -133,7 +133,7 @@ impl<'a> Building<'a> {
     fn new(problem: &'a Problem) -> Self {
         let mut program = Program::new(OptimizationDirection::Maximize);
         let answers = problem.services.iter().map(|service| {
-            let all = service.weight * service.demand / problem.worth();
+            let all = problem.share(service);
             let part = |accuracy: f64| program.add_var(all * accuracy, (0.0, 1.0));
             let parts: Vec<Variable> = service.variants.iter().map(|of| of.accuracy).map(part).collect();
             parts.into_iter().map(|part| (part, LinearExpr::empty())).collect()

@@ -134,7 +134,7 @@ impl Columns {
         let line = |of: &[(usize, &Configuration, f64)]| {
             let posts = of.iter().flat_map(|&(s, configuration, _)| {
                 let service = &problem.services[s];
-                let all = service.weight * service.demand / problem.worth();
+                let all = problem.share(service);
                 let demanded = service.demand > 0.0;
                 let post = move |post: crate::configuration::Post| {
                     (s, post.peak / service.demand, all * post.accuracy)

@@ -51,6 +51,13 @@ pub(crate) struct Stream {
     pub(crate) constraints: Vec<(u8, u8)>,
 }
 
+impl Stream {
+    /// That has `count` requests in any interval of `length`, and must not miss any.
+    pub(crate) fn hard(count: u8, length: u8) -> Self {
+        Self { bounds: vec![Bound::Window { count, length }], constraints: vec![(0, 1)] }
+    }
+}
+
 /// `count` identical workers that take batches of up to `batch`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {

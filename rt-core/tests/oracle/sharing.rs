@@ -18,6 +18,13 @@ pub(crate) struct Service {
     pub(crate) turn: u8,
 }
 
+impl Service {
+    /// That is served one by one.
+    pub(crate) fn of(streams: Vec<Stream>, time: u8, deadline: u8) -> Self {
+        Self { streams, batch: 1, time, deadline, turn: 1 }
+    }
+}
+
 /// A small system of one to three services on one or two workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shared {
@@ -35,6 +42,13 @@ pub(crate) struct Shared {
     pub(crate) stall: u8,
     /// How rare stalls are said to be.
     pub(crate) window: u64,
+}
+
+impl Shared {
+    /// In which nothing is late, runs over or stands still.
+    pub(crate) fn of(services: Vec<Service>, workers: usize, longest: u8, turns: bool) -> Self {
+        Self { services, workers, longest, turns, late: 0, overrun: 0, stall: 0, window: 0 }
+    }
 }
 
 /// One choice of the adversary.

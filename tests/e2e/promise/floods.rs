@@ -369,7 +369,7 @@ fn a_flood_of_packed_requests_on_many_connections_is_served_as_ever_and_read_no_
         // A tenth for what is in vain; what is answered, and the promised stream, take some more.
         listener.kept_or_told("small", read < 0.25, &read);
         // Each time that another connection gets its turn, what is old in its socket comes first.
-        let least = if connections == 1 { 0.7 } else { 0.6 };
+        let least = if connections == 1 { 0.75 } else { 0.6 };
         listener.kept_or_told("small", flooded >= least * alone, &(flooded, alone));
     }
 }
