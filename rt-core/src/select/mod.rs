@@ -63,6 +63,8 @@ impl Variant {
 pub struct Selector {
     variants: Box<[Variant]>,
     rule: Box<dyn VariantSelector>,
+    /// All that it wishes for is plain, as its tables are: then it is not asked for that.
+    plain: bool,
     /// Up to how many requests a second, if it is sparing.
     sparing: Option<f64>,
     /// What variants are worth by class; none if requests are all alike.
@@ -72,7 +74,7 @@ pub struct Selector {
 impl Clone for Selector {
     fn clone(&self) -> Self {
         let (variants, classes) = (self.variants.clone(), self.classes.clone());
-        Self { variants, rule: self.rule.boxed(), sparing: self.sparing, classes }
+        Self { variants, classes, rule: self.rule.boxed(), ..*self }
     }
 }
 
@@ -140,7 +142,8 @@ impl Selector {
             }
             least = accuracy;
         }
-        Ok(Self { variants, rule: Box::new(rule), sparing: None, classes: Box::default() })
+        let plain = is_plain(&rule);
+        Ok(Self { variants, rule: Box::new(rule), plain, sparing: None, classes: Box::default() })
     }
 
     /// Always wishes for the most accurate of `variants`: as accurate as the shield allows, here and now.
@@ -161,16 +164,23 @@ impl Selector {
         Self { sparing: Some(SPARE * capacity_per_s), ..self }
     }
 
+    /// What its wish at `now` means.
+    #[inline]
+    fn manner(&mut self, now: Instant) -> Manner {
+        if self.plain { Manner::Plain } else { self.rule.manner(now) }
+    }
+
     /// Whether what it wishes for at `now` is [`Selector::sparing`].
+    #[inline]
     #[must_use]
     pub fn is_sparing(&mut self, now: Instant) -> bool {
-        self.sparing.is_some() || self.rule.manner(now) == Manner::Sparing
+        self.sparing.is_some() || self.manner(now) == Manner::Sparing
     }
 
     /// Whether batches are formed for what it wishes for at `now`; see [`Manner::Forming`].
     #[inline]
     pub(crate) fn is_forming(&mut self, now: Instant) -> bool {
-        self.sparing.is_none() && self.rule.manner(now) == Manner::Forming
+        self.sparing.is_none() && self.manner(now) == Manner::Forming
     }
 
     /// The variant that a batch is formed for, if it is not the base, while batches are.
@@ -199,6 +209,7 @@ impl Selector {
         let (found, most) = (tables.variants() as u64, self.variants.len() as u64);
         range("variants of the tables", found, 0, most)?;
         core::mem::swap(self.rule.tables_mut().ok_or(SelectError::Nobody)?, tables);
+        self.plain = is_plain(&*self.rule);
         Ok(())
     }
 
@@ -251,6 +262,11 @@ impl Selector {
     pub fn time(&self, variant: usize, size: usize) -> Option<Span> {
         self.variants.get(variant)?.time(size)
     }
+}
+
+/// Whether `rule` reads tables whose wishes are all plain.
+fn is_plain(rule: &dyn VariantSelector) -> bool {
+    rule.tables().is_some_and(|tables| !tables.are_mannered())
 }
 
 #[cfg(test)]
@@ -309,6 +325,26 @@ mod tests {
         let refused = selector.swap_tables(&mut foreign).map_err(|error| alloc::format!("{error}"));
         assert_eq!(refused, Err("variants of the tables = 4 is outside 0..=3".into()));
         assert_eq!((selector.tables(), foreign), (tables([2, 1], 3).as_slice(), tables([0, 0], 4)));
+    }
+
+    #[test]
+    fn what_a_wish_means_is_exchanged_with_the_tables() {
+        let tables =
+            |manner| SelectTables::new([SelectTable::constant(1).in_manner(manner)], 2).expect("valid");
+        let load = LoadMonitor::default();
+        let mut selector = Selector::new(variants(&[0.5, 0.7]), [], load).expect("valid");
+        let now = Instant::ZERO;
+        for (manner, forming, sparing) in [
+            (Manner::Plain, false, false),
+            (Manner::Forming, true, false),
+            (Manner::Sparing, false, true),
+            (Manner::Plain, false, false),
+        ] {
+            assert_eq!(selector.swap_tables(&mut tables(manner)), Ok(()));
+            let mut copy = selector.clone();
+            assert_eq!((selector.is_forming(now), selector.is_sparing(now)), (forming, sparing));
+            assert_eq!((copy.is_forming(now), copy.is_sparing(now)), (forming, sparing));
+        }
     }
 
     #[test]

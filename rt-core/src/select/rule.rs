@@ -40,7 +40,7 @@ pub trait VariantSelector: fmt::Debug + Send + Sync + Boxed {
     /// The variant it wishes for, at most: 0 is the base, and one that is not there counts as the last.
     fn wish(&mut self, batch: &BatchView) -> usize;
 
-    /// What its wish at `now` means.
+    /// What its wish at `now` means. Not asked of who reads tables all of which are plain.
     fn manner(&mut self, _now: Instant) -> Manner {
         Manner::Plain
     }
@@ -104,9 +104,6 @@ impl VariantSelector for TableRule {
     }
 
     fn manner(&mut self, now: Instant) -> Manner {
-        if !self.tables.are_mannered() {
-            return Manner::Plain;
-        }
         self.table(now).map_or(Manner::Plain, SelectTable::manner)
     }
 

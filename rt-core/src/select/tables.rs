@@ -58,7 +58,7 @@ impl SelectTables {
 
     /// The table with the lowest rate at or above that which `rate` tells; above all, none. `near` is where it was the last
     /// time: rates change little from one batch to the next.
-    #[inline]
+    #[inline(always)]
     pub(super) fn at(&self, near: &mut usize, rate: impl FnOnce() -> f64) -> Option<&SelectTable> {
         match &self.tables[..] {
             [] => None,
