@@ -528,3 +528,37 @@ fn who_sent_too_much_waits_for_that_though_something_else_was_over_before() {
     // And then it is again.
     assert_eq!(state(&harness), StreamState::Degraded(1));
 }
+
+/// Nothing is promised over what came before that what the promises fell back on is in force. So it is where another scheduler takes over
+/// before it ever is.
+#[test]
+fn what_was_missed_before_a_fallback_is_in_force_is_told_of_nowhere_behind_a_takeover_either() {
+    for takes_over in [false, true] {
+        let config = config(&[2], 1, 2, 8, Dispatch::Eager);
+        let mut harness = Harness::new(config.clone(), |_, bound| bound);
+        let spec = ladder((1, 2), (1, 8), &[]);
+        let id = harness.add(spec.clone());
+        harness.scheduler.set_fallbacks(Instant::ZERO, fallbacks(&config, [&spec]));
+        harness.lose(0);
+        harness.lose(1);
+        harness.arrive(id);
+        harness.advance_to(8);
+        harness.arrive(id);
+        if takes_over {
+            harness.hand_over(config.clone()).expect("nothing is open");
+        } else {
+            [0, 1].iter().for_each(|&worker| harness.ready(worker));
+        }
+        harness.advance_to(16);
+        harness.refuse(id);
+        assert_eq!(harness.outcomes(id), [false; 3]);
+        let violated = |&(_, cause): &(u64, Cause)| cause == Cause::ConstraintViolated;
+        assert!(!harness.causes().iter().any(violated), "{takes_over}: {:?}", harness.events);
+        // From now on it is promised something again.
+        for at in [3_000, 3_008] {
+            harness.advance_to(at);
+            harness.refuse(id);
+        }
+        assert!(harness.causes().iter().any(violated), "{takes_over}: {:?}", harness.events);
+    }
+}
