@@ -246,11 +246,11 @@ fn who_harms_again_waits_longer_a_device_that_takes_over_goes_on_with_it_and_an_
     assert_eq!((demoted(&run), severity(&run, 1)), ([false; 2], Severity::Normal));
 }
 
-/// Nothing is promised of what came while a service was demoted, nor is it by a device that takes over: be it that it stays demoted there,
-/// or that it is not, as its batches take another time by its profile.
+/// Nothing is promised of what came while a service was demoted: not when it is promised again, nor by a device that takes over, be it that
+/// it stays demoted there, or that it is not, as its batches take another time by its profile.
 #[test]
 fn what_a_service_missed_while_it_was_demoted_is_told_of_nowhere_behind_a_takeover_either() {
-    for time in [2, 1] {
+    for (time, again) in [(2, false), (1, false), (2, true)] {
         let stream = Stream { constraints: vec![(1, 2)], ..Stream::hard(1, 5) };
         let services = vec![Service::of(vec![stream], 2, 20), Service::of(vec![Stream::hard(1, 60)], 2, 20)];
         let shared = Shared::of(services, 1, 2, false);
@@ -271,7 +271,8 @@ fn what_a_service_missed_while_it_was_demoted_is_told_of_nowhere_behind_a_takeov
         let margin = margin(&turned).expect("admitted");
         run.hand_over(&turned, margin, None).expect("nothing is open");
         assert_eq!(run.device.service(1).is_demoted(), time == 2);
-        run.advance(run.now + 5, true);
+        run.advance(run.now + if again { 200 } else { 5 }, true);
+        assert_eq!(run.device.service(1).is_demoted(), time == 2 && !again);
         run.refuse(1, id);
         let violated = |&(.., cause): &(u64, usize, Cause)| cause == Cause::ConstraintViolated;
         assert!(!run.causes.iter().any(violated), "{time}: {:?}", run.causes);
