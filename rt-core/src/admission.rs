@@ -264,12 +264,12 @@ impl System {
     }
 
     /// What stalls may take in a busy period.
-    fn reserve(&self) -> Span {
+    pub(crate) fn reserve(&self) -> Span {
         Stalls::reserve_of(self.stalls)
     }
 
     /// From arrival to answer, dispatch as late as may be.
-    fn deadline(&self) -> Span {
+    pub(crate) fn deadline(&self) -> Span {
         self.latency + self.guard
     }
 

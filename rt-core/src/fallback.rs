@@ -24,8 +24,6 @@ pub struct Fallback {
     pub level: usize,
     /// By how much requests may come early then ([`System::tolerance`]).
     pub tolerance: Span,
-    /// The longest busy period then: it is in force within a deadline and that, unless more goes wrong.
-    pub busy: Span,
 }
 
 /// What holds in each case that a service can fall back for; nothing where it is none.
@@ -106,10 +104,11 @@ fn fallback(systems: &[System], streams: &[&StreamSpec], most: Span, queue: u64)
     let levels = streams.iter().map(|spec| spec.levels().len()).max().unwrap_or(0);
     (0..=levels.min(MAX_LEVELS)).find_map(|level| {
         let specs: Vec<_> = streams.iter().map(|spec| spec.at_level(level)).collect();
-        let admit = |system: &System| system.admit(&specs).ok().filter(|a| a.waiting <= queue);
-        let admitted: Option<Vec<_>> = systems.iter().map(admit).collect();
-        let busy = admitted?.iter().map(|admission| admission.busy).max()?;
+        let admits = |system: &System| system.admit(&specs).is_ok_and(|a| a.waiting <= queue);
+        if !systems.iter().all(admits) {
+            return None;
+        }
         let tolerance = systems.iter().map(|system| system.tolerance(&specs, most, queue)).min()?;
-        Some(Fallback { level, tolerance, busy })
+        Some(Fallback { level, tolerance })
     })
 }

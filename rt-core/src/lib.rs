@@ -20,6 +20,7 @@ pub mod admission;
 mod algebra;
 mod arrival;
 mod busy;
+mod calm;
 mod constraint;
 mod counted;
 mod curve;

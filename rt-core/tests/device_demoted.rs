@@ -14,6 +14,7 @@ use oracle::Stream;
 use oracle::sharing::{Service, Shared};
 use rt_core::sharing::SharingError;
 use rt_core::{Cause, Instant, SafeModeConfig, Severity, Span, StreamId, StreamSpec};
+use shared::clients::{margin, senders};
 use shared::{Run, admission, admitted, streams};
 
 /// How long it lasts until all is well again.
@@ -243,6 +244,46 @@ fn who_harms_again_waits_longer_a_device_that_takes_over_goes_on_with_it_and_an_
     run.device.service_mut(1).clear_safe_mode(now);
     run.settle();
     assert_eq!((demoted(&run), severity(&run, 1)), ([false; 2], Severity::Normal));
+}
+
+/// Nothing is promised of what came while a service was demoted: not when it is promised again, nor by a device that takes over, be it that
+/// it stays demoted there, or that it is not, as its batches take another time by its profile.
+#[test]
+fn what_a_service_missed_while_it_was_demoted_is_told_of_nowhere_behind_a_takeover_either() {
+    for (time, again) in [(2, false), (1, false), (2, true)] {
+        let stream = Stream { constraints: vec![(1, 2)], ..Stream::hard(1, 5) };
+        let services = vec![Service::of(vec![stream], 2, 20), Service::of(vec![Stream::hard(1, 60)], 2, 20)];
+        let shared = Shared::of(services, 1, 2, false);
+        let left = margin(&shared).expect("admitted");
+        let mut run = Run::lasting(&shared, (&[0, 0], safe_mode()), left, move |_, bound| bound + left + 1);
+        let (clients, strangers) = senders(&shared, &mut run);
+        let id = clients[0].id.expect("there");
+        run.arrive(0, strangers[0]);
+        run.settle();
+        run.drain();
+        assert!(run.demoted[0]);
+        run.refuse(0, id);
+        run.advance(run.now + 5, true);
+        run.refuse(0, id);
+        let mut turned = shared;
+        turned.services[0].time = time;
+        turned.services.rotate_right(1);
+        let margin = margin(&turned).expect("admitted");
+        run.hand_over(&turned, margin, None).expect("nothing is open");
+        assert_eq!(run.device.service(1).is_demoted(), time == 2);
+        run.advance(run.now + if again { 200 } else { 5 }, true);
+        assert_eq!(run.device.service(1).is_demoted(), time == 2 && !again);
+        run.refuse(1, id);
+        let violated = |&(.., cause): &(u64, usize, Cause)| cause == Cause::ConstraintViolated;
+        assert!(!run.causes.iter().any(violated), "{time}: {:?}", run.causes);
+        // From now on it is promised something again.
+        run.advance(run.now + 200, true);
+        for _ in 0..2 {
+            run.advance(run.now + 20, true);
+            run.refuse(1, id);
+        }
+        assert!(run.causes.iter().any(violated), "{time}: {:?}", run.causes);
+    }
 }
 
 /// Two workers, and a service of which two at once are promised something within `deadline`, beside another; batches take 2.

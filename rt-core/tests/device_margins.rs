@@ -46,6 +46,48 @@ fn what_was_run_over_is_not_forgotten_behind_what_goes_ahead() {
     }
 }
 
+/// What runs over when all was calm already counts, though that was waited for: it is met by what came meanwhile. One batch and the next run
+/// over by a tick each, the second one beside nothing that waits when it began; of the two that came then the last runs over by two.
+#[test]
+fn what_runs_over_behind_a_calm_instant_is_not_forgotten_with_what_was_before() {
+    let services =
+        vec![Service::of(vec![Stream::hard(2, 40)], 2, 8), Service::of(vec![Stream::hard(1, 40)], 2, 20)];
+    let shared = Shared::of(services, 1, 2, false);
+    assert_eq!(margin(&shared), Some(2));
+    let mut times = [3, 3, 2, 4].into_iter();
+    let mut run = Run::new(&shared, 2, move |_, _| times.next().expect("four batches"));
+    let [tight, other] = [0, 1].map(|s| run.add(s, spec(&shared.services[s].streams[0])));
+    let stranger = run.add(1, StreamSpec::best_effort());
+    run.arrive(1, stranger);
+    run.settle();
+    send(&mut run, [tight, other], &[(1, 1, 1), (3, 0, 2)]);
+    run.drain();
+    assert_eq!(run.now, 12);
+    let [(late, 0, warned)] = run.missed[..] else { panic!("the last is late: {:?}", run.missed) };
+    assert!(warned && run.causes.iter().any(|&(told, ..)| told < late), "{late}: {:?}", run.causes);
+}
+
+/// What is left of the margin is shared by all that run: two that run over at once are told of when they have by that together, be it all
+/// of the margin, as it was set anew, or what one before has left of it.
+#[test]
+fn two_that_run_over_at_once_are_told_of_when_they_have_by_the_margin_together() {
+    let service = || Service::of(vec![Stream::hard(1, 50)], 2, 8);
+    let shared = Shared::of(vec![service(), service()], 2, 2, false);
+    assert_eq!(margin(&shared), Some(4));
+    let of = |times: [u64; 3], sent: &[(u64, usize, usize)]| {
+        let mut times = times.into_iter();
+        let mut run = Run::new(&shared, 4, move |_, _| times.next().expect("three batches"));
+        assert!(run.device.set_overrun_margin(Instant::ZERO, Span::from_nanos(4)));
+        let strangers = [0, 1].map(|s| run.add(s, StreamSpec::best_effort()));
+        send(&mut run, strangers, sent);
+        run.advance(50, true);
+        run.causes.first().map(|&(told, ..)| told)
+    };
+    assert_eq!(of([100, 100, 0], &[(0, 0, 1), (0, 1, 1)]), Some(2 + 4 / 2 + 1));
+    // One runs over by 2 until 4, when all is calm but the second still runs; that and a third are due at 5 and 6.
+    assert_eq!(of([4, 100, 100], &[(0, 0, 1), (3, 1, 1), (4, 0, 1)]), Some(7));
+}
+
 /// A slower variant leaves room for all that batches may run over by before it ends, also where that is to become more meanwhile: what ran
 /// when all was calm last ends beside it.
 #[test]

@@ -13,7 +13,7 @@ use harness::{Dice, Harness, config, earliest, fallbacks, instances, system, vio
 use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Fallbacks, Instant,
     Joined, LatencyProfile, Level, MissReason, Newcomer, Outcome, Resolution, SafeModeConfig,
-    SchedulerConfig, Severity, Shield, StreamId, StreamSpec, StreamState, Workers, longer,
+    SchedulerConfig, Severity, Shield, Span, StreamId, StreamSpec, StreamState, Workers, longer,
 };
 
 fn set(m: u32, k: u32) -> ConstraintSet {
@@ -46,7 +46,8 @@ enum Move {
 struct Small {
     config: SchedulerConfig,
     specs: Vec<StreamSpec>,
-    fallbacks: Fallbacks,
+    /// Within what time what is fallen back on in each case is in force.
+    most: [Option<Span>; 2],
 }
 
 /// What goes wrong.
@@ -252,7 +253,7 @@ impl Small {
     }
 
     /// Nothing is announced but lost workers, and streams that broke their declarations in a `flood`; what the promises fall back on
-    /// is in force within a deadline and a busy period after the last loss.
+    /// is in force within the time that is told after the last loss.
     fn look_at_changes(
         &self,
         harness: &Harness,
@@ -292,14 +293,15 @@ impl Small {
                 Severity::Warning if wrong && fallen.is_none() => {
                     fallen = cause;
                     tally.in_force += 1;
-                    let (broken, fallback) = match (losses, paced) {
-                        ([loss], false) => (Some(*loss), self.fallbacks.worker_lost),
-                        ([], true) => (broken, self.fallbacks.longer_batches),
+                    let [lost, longer] = self.most;
+                    let (broken, most) = match (losses, paced) {
+                        ([loss], false) => (Some(*loss), lost),
+                        ([], true) => (broken, longer),
                         _ => (None, None),
                     };
-                    if let Some((broken, fallback)) = broken.zip(fallback.filter(|_| !changed)) {
+                    if let Some((broken, most)) = broken.zip(most.filter(|_| !changed)) {
                         tally.longest_wait = tally.longest_wait.max(at - broken);
-                        let most = (self.config.deadline + fallback.busy).as_nanos();
+                        let most = most.as_nanos();
                         assert!(at - broken <= most, "{self:?} {losses:?}: {at}, {:?}", harness.events);
                     }
                 }
@@ -361,7 +363,8 @@ fn systems() -> Vec<Small> {
                 system(&config).admit(specs).ok()?;
                 let fallbacks = fallbacks(&config, specs);
                 let any = fallbacks.worker_lost.or(fallbacks.longer_batches).is_some();
-                any.then(|| Small { config, specs: specs.clone(), fallbacks })
+                let most = system(&config).times_to_fall_back(specs, fallbacks);
+                any.then(|| Small { config, specs: specs.clone(), most })
             };
             // The shortest deadlines at which that is so, where nothing is to spare.
             all.extend((2..14).filter_map(tight).take(3));
@@ -527,4 +530,38 @@ fn who_sent_too_much_waits_for_that_though_something_else_was_over_before() {
     assert!(!promised || harness.resolutions.iter().filter(mandatory).count() == 2, "{:?}", harness.events);
     // And then it is again.
     assert_eq!(state(&harness), StreamState::Degraded(1));
+}
+
+/// Nothing is promised over what came before that what the promises fell back on is in force. So it is where another scheduler takes over
+/// before it ever is.
+#[test]
+fn what_was_missed_before_a_fallback_is_in_force_is_told_of_nowhere_behind_a_takeover_either() {
+    for takes_over in [false, true] {
+        let config = config(&[2], 1, 2, 8, Dispatch::Eager);
+        let mut harness = Harness::new(config.clone(), |_, bound| bound);
+        let spec = ladder((1, 2), (1, 8), &[]);
+        let id = harness.add(spec.clone());
+        harness.scheduler.set_fallbacks(Instant::ZERO, fallbacks(&config, [&spec]));
+        harness.lose(0);
+        harness.lose(1);
+        harness.arrive(id);
+        harness.advance_to(8);
+        harness.arrive(id);
+        if takes_over {
+            harness.hand_over(config.clone()).expect("nothing is open");
+        } else {
+            [0, 1].iter().for_each(|&worker| harness.ready(worker));
+        }
+        harness.advance_to(16);
+        harness.refuse(id);
+        assert_eq!(harness.outcomes(id), [false; 3]);
+        let violated = |&(_, cause): &(u64, Cause)| cause == Cause::ConstraintViolated;
+        assert!(!harness.causes().iter().any(violated), "{takes_over}: {:?}", harness.events);
+        // From now on it is promised something again.
+        for at in [3_000, 3_008] {
+            harness.advance_to(at);
+            harness.refuse(id);
+        }
+        assert!(harness.causes().iter().any(violated), "{takes_over}: {:?}", harness.events);
+    }
 }

@@ -8,7 +8,7 @@ use harness::load::{QUICK, ns, stretch};
 use harness::{Dice, Harness, config, earliest, instances, system, violates_any};
 use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, LatencyProfile, Level,
-    SchedulerConfig, Shield, StreamId, StreamSpec, StreamState, Workers,
+    SchedulerConfig, Shield, Span, StreamId, StreamSpec, StreamState, Workers,
 };
 
 fn set(m: u32, k: u32) -> ConstraintSet {
@@ -38,8 +38,8 @@ struct Small {
     config: SchedulerConfig,
     climber: StreamSpec,
     others: Vec<StreamSpec>,
-    /// The longest busy period.
-    busy: u64,
+    /// How long a change to a weaker promise may take.
+    most: Option<u64>,
 }
 
 /// What all runs came to.
@@ -136,8 +136,7 @@ impl Small {
         self.judge(&harness.outcomes(id), &stood, tally);
         let last = self.climber.levels().last().expect("a ladder").arrivals.bounds();
         let keeps = |nth: usize| earliest(&came[..nth], last, came[nth]) <= came[nth];
-        let most = self.config.deadline.as_nanos() + self.busy;
-        let most = (0..came.len()).all(keeps).then_some(most);
+        let most = self.most.filter(|_| (0..came.len()).all(keeps));
         self.look_at_changes(&harness, most, tally);
     }
 
@@ -251,10 +250,12 @@ fn whoever_falls_harms_nobody_and_is_promised_what_is_in_force() {
                     Workers { count: 1, batch: 1, profile }
                 }));
                 let all: Vec<_> = std::iter::once(climber).chain(others).cloned().collect();
-                let Ok(admission) = system(&config).admit(&all) else { continue };
+                if system(&config).admit(&all).is_err() {
+                    continue;
+                }
                 systems += 1;
-                let busy = admission.busy.as_nanos();
-                let small = Small { config, climber: climber.clone(), others: others.clone(), busy };
+                let most = system(&config).time_to_calm(&all, Span::ZERO).map(Span::as_nanos);
+                let small = Small { config, climber: climber.clone(), others: others.clone(), most };
                 depths += exhaust(4, budget, |ticks, choices| {
                     small.play(ticks, |_| true, |options| choices.borrow_mut().choose(options), &mut tally);
                 });

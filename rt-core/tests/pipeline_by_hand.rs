@@ -5,7 +5,8 @@ mod oracle;
 mod shared;
 mod stages;
 
-use rt_core::{Cause, LoadMonitor, MissReason, Outcome, Ran, StreamSpec};
+use rt_core::pipeline::PipelineConfig;
+use rt_core::{Cause, LoadMonitor, MissReason, Outcome, Ran, Stalls, StreamSpec};
 use stages::draw::{one_in, two_stages, two_ways};
 use stages::{Line, at, ns};
 
@@ -201,6 +202,26 @@ fn a_stream_that_begins_anew_leaves_nothing_behind() {
     let again = line.restart(fresh);
     line.arrive(again);
     assert_eq!(line.causes, [(21, Cause::ArrivalExcess)]);
+}
+
+/// What stalls have taken of a long batch until now nobody knows: so who comes waits until no more is left of it than they leave of a full
+/// one.
+#[test]
+fn who_comes_waits_for_what_a_stall_may_have_taken_of_a_long_batch() {
+    let config = two_stages(40, 1).config;
+    let stalls = Stalls::new(1, ns(200), ns(1)).expect("valid");
+    let mut line = Line::new(PipelineConfig { stalls: Some(stalls), ..config });
+    let stranger = line.add(&StreamSpec::best_effort());
+    line.longer = Some(Box::new(|stage, longest| if stage == 1 { longest.min(20) } else { 0 }));
+    line.arrive(stranger);
+    line.advance_to(3);
+    assert_eq!(line.busy(), [(1, 0)]);
+    let came = (4..30).find_map(|now| {
+        line.advance_to(now);
+        line.try_add(&one_in(10))
+    });
+    assert!(came.is_some());
+    assert_eq!(line.now, 22, "one is left of 20");
 }
 
 /// While it is quiet, batches are started for mandatory requests alone, at every stage.

@@ -180,7 +180,7 @@ impl Scheduler {
     }
 
     /// Goes on as demoted where another was that it takes over from, if its batches take as long by its profile; else it is to show anew
-    /// what they take.
+    /// what they take. Its streams have come along.
     pub(super) fn stay_demoted(&mut self, from: &Self) {
         let alike = from.config.workers == self.config.workers;
         if let (Some(before), Some(demotion)) = (from.demotion().filter(|_| alike), self.demotion_mut()) {
@@ -189,6 +189,9 @@ impl Scheduler {
                 self.stalls = self.config.stalls.map(StallMonitor::new);
             }
             self.note_excused();
+        }
+        if from.is_demoted() && !self.is_demoted() {
+            self.streams.iter_mut().for_each(Stream::set_aside);
         }
     }
 

@@ -27,6 +27,7 @@
 
 use super::Scheduler;
 use super::batch::View;
+use super::carry_in::CarryIn;
 use super::pool::Kind;
 use super::queue::{Classes, DEMOTED, MANDATORY, OPTIONAL};
 use super::types::{Action, Event, NEVER, Request, WorkerId};
@@ -184,10 +185,20 @@ impl Scheduler {
             Dispatch::Eager => true,
             Dispatch::FullOrLatest => {
                 let within_reach = self.waiting.len() - skip.iter().sum::<usize>();
-                within_reach >= self.pool.kind(worker).workers.batch || self.latest_start(worker, skip) <= now
+                within_reach >= self.pool.kind(worker).workers.batch
+                    || self.latest_start(worker, skip) <= now
+                    || self.is_pressed()
             }
         };
         due.then_some(worker)
+    }
+
+    /// Whether it waits for an instant at which nothing mandatory waits. If workers that idle waited for full batches, of what comes at
+    /// once some might always be left, and it never came. Any start is one of Theorem A's; the refinement has none but those that are due.
+    fn is_pressed(&self) -> bool {
+        let awaited = self.quiet || self.awaited || self.waits_for_calm() || self.ledger.departed() > 0;
+        awaited && self.config.background
+            || self.aftermath != CarryIn::None && self.safe_mode.severity().is_suspended()
     }
 
     /// The worker that takes the next batch, of the free ones that something waits for that with the shortest full batch,

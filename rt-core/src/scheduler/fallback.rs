@@ -156,7 +156,12 @@ impl Scheduler {
 
     /// Ends the fallback at an instant at which the first promises may stand.
     pub(super) fn rise(&mut self, now: Instant) {
+        let falling = self.is_falling();
         if let Some(fallen) = self.fallen.take() {
+            if falling {
+                // Nothing was promised to what came since, and now never will be.
+                self.streams.iter_mut().for_each(Stream::set_aside);
+            }
             self.pool.set_slower(false);
             self.hold_streams(0, Alarm { entered: now, ..fallen.alarm });
             let transition = self.safe_mode.rise(now);

@@ -5,7 +5,7 @@
 //! requests are mandatory than admission has counted ([`crate::Level`]). A stream falls at the next calm instant after the
 //! request that exceeded its declaration, at that request itself if the instant is calm; it climbs to a level whose declaration
 //! it has kept for `clean` after the effects of the last excess, and `hold` after the last change at the soonest. No batch longer
-//! than `P` is begun while a change is due, so it comes within a deadline and the busy period that follows.
+//! than `P` is begun while a change is due, so it comes as soon as the workers have caught up ([`crate::System::time_to_calm`]).
 //!
 //! *The windows across.* The word begins anew at its best phase. So a constraint of the new level holds in every window that ends
 //! after `s` if of the last *a* requests before `s` at least `⌊aρ⌋` were answered, for every *a* (`proof/Ladder.v`, `across`): in a fall

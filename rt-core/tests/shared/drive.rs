@@ -48,6 +48,18 @@ impl Run {
         self.arrive_at(service, stream, sent, self.now);
     }
 
+    /// A request comes now that the caller has no room for.
+    pub(crate) fn refuse(&mut self, service: usize, stream: StreamId) {
+        let now = Instant::from_nanos(self.now);
+        let wanted = (now, self.device.service(service).config().deadline);
+        let arrival = Arrival::new(stream, u64::MAX, now);
+        assert!(
+            self.device.handle_wanted(now, service, arrival, wanted, false).is_some(),
+            "resolved at once"
+        );
+        self.settle();
+    }
+
     /// A request that was sent then, and had come when it says so, is taken in now.
     pub(crate) fn arrive_at(&mut self, service: usize, stream: StreamId, sent: u64, at: u64) {
         let (token, now) = (self.tokens, Instant::from_nanos(self.now));

@@ -2,7 +2,7 @@
 
 use planner::Number;
 use planner::certificate::{Case, Contingency};
-use rt_core::{ArrivalCurve, Fallback, Fallbacks, Level, Span, StreamSpec};
+use rt_core::{ArrivalCurve, Fallback, Level, Span, StreamSpec};
 use serde_json::{Value, json};
 use weir_os::pipe::say;
 
@@ -17,8 +17,8 @@ pub(super) fn print(plan: &ServicePlan) {
             say!("    beyond that level {number}, {set} up to {rate:.1} requests/s");
         }
         say!(
-            "    a level is announced at the first request too many, and in force {} later at most",
-            in_force(plan)
+            "    a level is announced at the first request too many, and in force {}",
+            later(in_force(plan))
         );
     }
     let (streams, contingencies) = plan.contingencies();
@@ -45,9 +45,9 @@ pub(super) fn print(plan: &ServicePlan) {
             Case::LongerBatches => "with batches that take up to 1.5 times as long",
         };
         match told {
-            Some((0, after)) => say!("  {what} all promises hold on, {after} later at most"),
+            Some((0, after)) => say!("  {what} all promises hold on, {}", later(after)),
             Some((level, after)) => {
-                say!("  {what} level {level} of all promises is in force, {after} later at most");
+                say!("  {what} level {level} of all promises is in force, {}", later(after));
             }
             None => say!("  {what} nothing is promised until that is over"),
         }
@@ -67,7 +67,7 @@ pub(super) fn json(plan: &ServicePlan) -> Value {
         json!({
             "stream": stream.name,
             "levels": stream.spec.levels().iter().map(level).collect::<Vec<_>>(),
-            "in_force_ns": in_force(plan).as_nanos(),
+            "in_force_ns": in_force(plan).map(Span::as_nanos),
         })
     };
     let with_levels = plan.config.reserved.iter().filter(|stream| !stream.spec.levels().is_empty());
@@ -94,28 +94,38 @@ pub(super) fn contingencies_json(plan: &ServicePlan) -> Value {
 
 /// As JSON, what all promises fall back on, case by case.
 pub(super) fn fallback_json(plan: &ServicePlan) -> Value {
-    let one = |(case, told): (Case, Option<(usize, Span)>)| {
-        let told = told.map(|(level, after)| json!({ "level": level, "in_force_ns": after.as_nanos() }));
+    let one = |(case, told): (Case, Option<(usize, Option<Span>)>)| {
+        let told =
+            told.map(|(level, after)| json!({ "level": level, "in_force_ns": after.map(Span::as_nanos) }));
         json!({ "case": case, "falls_back": told })
     };
     fallbacks(plan).into_iter().map(one).collect()
 }
 
-/// Of each case that promises may fall back in the level that is in force then, and how much later at most.
-fn fallbacks(plan: &ServicePlan) -> Vec<(Case, Option<(usize, Span)>)> {
+/// Of each case that promises may fall back in the level that is in force then, and how much later at most, if that is known.
+fn fallbacks(plan: &ServicePlan) -> Vec<(Case, Option<(usize, Option<Span>)>)> {
     let streams = plan.foreseen();
     if streams.is_empty() || !plan.may_fall_back() {
         return Vec::new();
     }
-    let Fallbacks { worker_lost, longer_batches } = plan.fallbacks(streams.iter().map(|(_, spec)| spec));
-    let told = |fallback: Fallback| (fallback.level, plan.config.deadline + fallback.busy);
-    let lost = (plan.worker_count() > 1).then(|| (Case::WorkerLost, worker_lost.map(told)));
-    lost.into_iter().chain([(Case::LongerBatches, longer_batches.map(told))]).collect()
+    let specs = || streams.iter().map(|(_, spec)| spec);
+    let fallbacks = plan.fallbacks(specs());
+    let [lost, longer] = plan.system.times_to_fall_back(specs(), fallbacks);
+    let told = |fallback: Option<Fallback>, after| fallback.map(|fallback| (fallback.level, after));
+    let lost = (plan.worker_count() > 1).then(|| (Case::WorkerLost, told(fallbacks.worker_lost, lost)));
+    lost.into_iter().chain([(Case::LongerBatches, told(fallbacks.longer_batches, longer))]).collect()
 }
 
-/// How long it takes at most until a weaker promise is in force.
-fn in_force(plan: &ServicePlan) -> Span {
-    plan.config.deadline + plan.admission.as_ref().map_or(Span::ZERO, |admission| admission.busy)
+/// How long it takes at most until a weaker promise is in force, if that is known.
+fn in_force(plan: &ServicePlan) -> Option<Span> {
+    let streams = plan.foreseen();
+    let specs = || streams.iter().map(|(_, spec)| spec);
+    plan.system.time_to_calm(specs(), plan.tolerance(specs()))
+}
+
+/// When it is.
+fn later(after: Option<Span>) -> String {
+    after.map_or("once all that waits has been worked off".into(), |after| format!("{after} later at most"))
 }
 
 /// Requests a second that are declared.
