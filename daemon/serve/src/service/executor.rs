@@ -1,6 +1,7 @@
 //! What runs a worker's batches: its variants, loaded on its own thread or in a process of their own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use rt_core::{Instant, MAX_BATCH, Ran, Span, WorkerId};
 
@@ -139,11 +140,14 @@ impl Executor {
             return self.run_all_stages(service, fused, (id, started), parts, (effects, leave));
         }
         let runner = &mut self.runners[variant];
+        let mut state = None;
         for (index, token) in tokens().enumerate() {
-            let slot = service.slots.get(token);
+            // What has been missed meanwhile is run with the others, and nobody waits for it.
+            let Some(slot) = service.slots.get_if_taken(token) else { continue };
             runner.buffers().put(index, &slot.input);
             if let Some(memory) = &slot.memory {
                 memory.recall(&service.plan.variants[variant].spec, runner.buffers(), index);
+                state = Some((Arc::clone(memory), slot.sequence));
             }
         }
         let whose = service.worker(id);
@@ -151,7 +155,11 @@ impl Executor {
         let ran = match ended {
             Ended::Done => {
                 service.meters.ran(parts.len());
-                write_results(service, (parts, variant), runner.buffers(), started.as_nanos(), took);
+                // A batch is of one request where there is state, and has its part in that also if it was missed meanwhile.
+                let skipped =
+                    state.map_or(0, |(memory, sequence)| memory.keep(sequence, runner.buffers(), 0));
+                let times = (started.as_nanos(), took);
+                write_results(service, (parts, variant), runner.buffers(), times, skipped);
                 // As it is profiled, with the copies of requests and answers.
                 let took = clock::now().since(started);
                 trace!(target: REQUEST, took_us = took.as_nanos() / 1_000, "end");
@@ -271,14 +279,13 @@ fn write_results(
     service: &Service,
     (parts, variant): (&[Part], usize),
     buffers: &Buffers,
-    started_ns: u64,
-    took: Span,
+    (started_ns, took): (u64, Span),
+    skipped: u32,
 ) {
     for (index, part) in parts.iter().enumerate() {
-        let mut slot = service.slots.get(part.token);
+        let Some(mut slot) = service.slots.get_if_taken(part.token) else { continue };
         buffers.get(index, &mut slot.output);
-        let kept = slot.memory.as_ref().map(|memory| memory.keep(slot.sequence, buffers, index));
-        slot.skipped = kept.unwrap_or(0);
+        slot.skipped = skipped;
         slot.started_ns = started_ns;
         slot.run_ns = took.as_nanos();
         slot.batch = parts.len() as u16;
