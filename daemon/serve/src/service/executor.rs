@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use rt_core::{Instant, MAX_BATCH, Ran, Span, WorkerId};
 
+use super::failures::Failures;
 use super::guarded::Held;
 use super::stage::Scratch;
 use super::staged::Found;
 use super::worker::Part;
 use super::{Effects, REQUEST, Service};
-use tracing::{error, trace, trace_span};
+use tracing::{trace, trace_span};
 use weir_engine::{
     Buffers, Engine, EngineError, Files, Isolation, Place, Runner, Task, isolate, load_from, longest_silence,
 };
@@ -151,7 +152,8 @@ impl Executor {
             }
         }
         let whose = service.worker(id);
-        let (ended, took) = run_caught(&mut **runner, parts.len(), format_args!("{whose}"), started);
+        let told = (format_args!("{whose}"), &mut self.scratch.failures);
+        let (ended, took) = run_caught(&mut **runner, parts.len(), told, started);
         let ran = match ended {
             Ended::Done => {
                 service.meters.ran(parts.len());
@@ -194,22 +196,26 @@ pub(super) enum Ended {
     Lost,
 }
 
-/// Runs so many requests from the runner's buffers, and says for `whose` why if it fails; how it ended, and how long after
-/// `started`.
+/// Runs so many requests from the runner's buffers, and says for `whose` why if it fails, beside its other `failures`; how it ended, and
+/// how long after `started`.
 pub(super) fn run_caught(
     runner: &mut dyn Runner,
     batch: usize,
-    whose: std::fmt::Arguments<'_>,
+    (whose, failures): (std::fmt::Arguments<'_>, &mut Failures),
     started: Instant,
 ) -> (Ended, Span) {
     let result = catch_unwind(AssertUnwindSafe(|| runner.run(batch)));
-    let took = clock::now().since(started);
+    let now = clock::now();
+    let took = now.since(started);
     let ended = match result {
-        Ok(Ok(())) => Ended::Done,
+        Ok(Ok(())) => {
+            failures.note_end(now, whose);
+            Ended::Done
+        }
         // A panic has told its message already, and leaves the runner in any state.
         Err(_) => Ended::Lost,
         Ok(Err(error)) => {
-            error!("{whose}: {error}");
+            failures.note(now, whose, &error);
             if matches!(error, EngineError::Lost { .. }) { Ended::Lost } else { Ended::Failed }
         }
     };

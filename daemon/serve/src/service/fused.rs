@@ -105,7 +105,7 @@ impl Batch<'_> {
             }
             let name = &stages[stage].config.runs.name;
             let whose = format_args!("service {}: stage {name}: worker {id}", self.service.name());
-            (ended, took) = run_caught(runner, size, whose, started);
+            (ended, took) = run_caught(runner, size, (whose, &mut self.scratch.failures), started);
             if matches!(ended, Ended::Done) {
                 self.service.results[stage][0].fetch_add(size as u64, Ordering::Relaxed);
                 for (place, number) in batch.enumerate() {

@@ -1,9 +1,9 @@
-//! A server that takes a call and never answers: what becomes of the requests, and what is told of it.
+//! A server that takes a call and never answers, and one that refuses each: what becomes of the requests, and what is told of it.
 
 use std::time::Duration;
 
 use super::liar::{Behaviour, Liar};
-use super::{PATIENT, alive, front, profiled, told, url};
+use super::{PATIENT, alive, front, profiled, says, told, url};
 use crate::harness::{Deployment, Listener, answers, best_effort, eventually, now, pause};
 use weir_client::{ArrivalBound, Constraint, MissReason, Outcome, Registration, SafeModeCause};
 
@@ -49,6 +49,40 @@ fn what_a_server_holds_that_hangs_is_missed_at_its_deadline_and_all_else_is_serv
     alive(&daemon, 2);
     told(&mut listener, SafeModeCause::ServiceOverrun);
     assert!(listener.changes().iter().all(|change| change.cause != SafeModeCause::WorkerLost));
+}
+
+#[test]
+fn batches_that_a_server_refuses_are_told_once_a_second_with_how_many_they_were() {
+    const REFUSED: usize = 60;
+    let liar = Liar::new();
+    let place = front("toy", &url(&liar.socket()), PATIENT);
+    profiled(&place, [2_000, 2_000]);
+    let daemon = place.serve();
+    liar.behave(Behaviour::Refuses);
+    let began = now();
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("far", "asker")).expect("a stream");
+    for _ in 0..REFUSED {
+        let outcome = client.infer(&stream, &[1.0f32, 0.5]).expect("an answer");
+        assert!(matches!(&outcome, Outcome::Miss(miss) if miss.reason == MissReason::EngineFailed));
+    }
+    liar.behave(Behaviour::Well);
+    says(&daemon, "it answered 429: not  now");
+    // Those that no line was for are told of with a later batch.
+    eventually("all of them", || {
+        assert!(client.infer(&stream, &[1.0f32, 0.5]).expect("an answer").result().is_some());
+        let said = daemon.stderr();
+        let of = |line: &str| {
+            let more = line.split(" more batches").next().filter(|_| line.contains(" more batches"));
+            more.and_then(|before| before.rsplit(' ').next())
+                .map_or(0, |more| more.parse().expect("a number"))
+        };
+        let told: usize =
+            said.lines().map(|line| usize::from(line.contains("answered 429")) + of(line)).sum();
+        (told == REFUSED).then_some(())
+    });
+    let lines = daemon.stderr().lines().filter(|line| line.contains("answered 429")).count();
+    assert!(lines as u64 <= 1 + began.elapsed().as_secs(), "{lines} lines");
 }
 
 #[test]
