@@ -63,6 +63,11 @@ impl OutcomeMonitor {
         self.hits.iter_mut().zip(0..).for_each(|(hit, number)| *hit = number);
     }
 
+    /// Whether there are constraints.
+    pub(crate) fn has_constraints(&self) -> bool {
+        !self.constraints.as_slice().is_empty()
+    }
+
     /// How many outcomes have been recorded.
     pub(crate) fn count(&self) -> u64 {
         self.count - self.hits.len() as u64

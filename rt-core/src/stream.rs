@@ -116,7 +116,7 @@ pub enum MissReason {
     Shed = 3,
     /// The queue was full when it came.
     QueueFull = 4,
-    /// It was executed, and ended after its deadline.
+    /// It was executed, and had not ended by its deadline.
     Late = 5,
     /// The engine failed on its batch.
     EngineFailed = 6,

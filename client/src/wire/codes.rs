@@ -119,7 +119,7 @@ codes! {
         Expired = 2 "expired" "waited too long and was never executed",
         Shed = 3 "shed" "dropped to spread the misses in overload",
         QueueFull = 4 "queue-full" "the queue had no place left",
-        Late = 5 "late" "executed, but finished after the deadline",
+        Late = 5 "late" "executed, but not finished by the deadline",
         EngineFailed = 6 "engine-failed" "the engine returned an error or panicked",
         WorkerLost = 7 "worker-lost" "the worker stopped answering while it held the request",
         Cancelled = 8 "cancelled" "its stream was given up, or a reload took over",

@@ -7,6 +7,7 @@
 pub mod backoff;
 pub mod clock;
 pub mod counters;
+pub mod limit;
 pub mod locks;
 pub mod notice;
 pub mod pi_mutex;

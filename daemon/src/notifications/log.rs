@@ -5,13 +5,14 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use rt_core::{Instant, Severity, Span};
+use rt_core::{Severity, Span};
 use tracing::{Level, event, warn};
 use weir_client::StreamState;
 
 use super::newest::Newest;
 use super::{Announcement, ROOM, State};
 use weir_os::clock;
+use weir_os::limit::Limit;
 use weir_os::locks::lock;
 use weir_os::notice::{self, ANNOUNCED, LOST};
 use weir_serve::manager;
@@ -79,7 +80,7 @@ impl Log {
 
 /// Tells what comes, until the end; what did not come, or was too much, as a number.
 pub(super) fn write(items: &Receiver<Item>, lost: &AtomicU64) {
-    let mut pace = Pace::default();
+    let mut limit = Limit::new(LINES, WINDOW);
     let mut standing = Standing::default();
     while let Ok(item) = items.recv() {
         match item {
@@ -87,7 +88,7 @@ pub(super) fn write(items: &Receiver<Item>, lost: &AtomicU64) {
             Item::Forget(service) => standing.0.forget(&service),
             Item::Tell(announcement) => {
                 tell_lost(lost);
-                if let Some(untold) = pace.admit(clock::now()) {
+                if let Some(untold) = limit.admit(clock::now()) {
                     tell_untold(untold);
                     tell(&announcement);
                 }
@@ -97,7 +98,7 @@ pub(super) fn write(items: &Receiver<Item>, lost: &AtomicU64) {
         manager::status(&standing.line());
     }
     tell_lost(lost);
-    tell_untold(pace.untold);
+    tell_untold(limit.take_untold());
 }
 
 fn tell_lost(lost: &AtomicU64) {
@@ -150,29 +151,6 @@ fn tell(announcement: &Announcement) {
         State::Service(Severity::Lost) => entry!(ERROR, LOST, SAFE_MODE),
         State::Stream(StreamState::Normal) => entry!(INFO, ANNOUNCED, SUSPENSION),
         State::Stream(_) => entry!(WARN, ANNOUNCED, SUSPENSION),
-    }
-}
-
-/// Keeps a flood of announcements out of the log.
-#[derive(Default)]
-struct Pace {
-    began: Instant,
-    lines: usize,
-    untold: u64,
-}
-
-impl Pace {
-    /// Whether there may be a line at `now`, and if so, how many there should have been since the last one.
-    fn admit(&mut self, now: Instant) -> Option<u64> {
-        if now.since(self.began) >= WINDOW {
-            (self.began, self.lines) = (now, 0);
-        }
-        if self.lines == LINES {
-            self.untold += 1;
-            return None;
-        }
-        self.lines += 1;
-        Some(std::mem::take(&mut self.untold))
     }
 }
 
@@ -238,16 +216,6 @@ mod tests {
             assert_eq!(entries, [(target.to_owned(), level, fields.chain(message).collect())]);
             assert_eq!(lines_of(|| tell(&told)), [told.line()], "the line has the message alone");
         }
-    }
-
-    #[test]
-    fn a_flood_of_changes_is_cut_and_counted() {
-        let mut pace = Pace::default();
-        let at = |ms: u64| Instant::from_nanos(5_000_000_000 + ms * 1_000_000);
-        let told = (0..100).filter(|&ms| pace.admit(at(ms)).is_some()).count();
-        assert_eq!(told, LINES);
-        assert_eq!(pace.admit(at(1_000)), Some(100 - LINES as u64));
-        assert_eq!(pace.admit(at(1_001)), Some(0));
     }
 
     #[test]

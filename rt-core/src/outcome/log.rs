@@ -31,7 +31,8 @@ impl Entry {
 /// Puts outcomes, known in any order, back into request order for the monitor.
 ///
 /// Only requests that were taken in need a place; those refused at once are counted in the place of the
-/// next one.
+/// next one. Where there are no constraints nothing asks in which order outcomes come: with all places taken the oldest open request
+/// gives its own to the next one, and is recorded when its outcome is known.
 #[derive(Clone, Debug)]
 pub(crate) struct OutcomeLog {
     pub(crate) monitor: OutcomeMonitor,
@@ -43,6 +44,8 @@ pub(crate) struct OutcomeLog {
     /// Places are counted on and on, and fewer are used at a time than there are numbers.
     oldest: u32,
     next: u32,
+    /// Open requests that have given their place to others.
+    passed: u32,
     /// Requests refused since the last one taken in.
     refused: u64,
     /// How many outcomes had been recorded when a violation was found last.
@@ -58,6 +61,7 @@ impl OutcomeLog {
             places: places as u32,
             oldest: 0,
             next: 0,
+            passed: 0,
             refused: 0,
             violated_at: 0,
         }
@@ -97,7 +101,12 @@ impl OutcomeLog {
     pub(crate) fn clear(&mut self) {
         self.monitor.clear();
         self.beside.iter_mut().for_each(OutcomeMonitor::clear);
-        (self.oldest, self.next, self.refused) = (0, 0, 0);
+        (self.oldest, self.next, self.passed, self.refused) = (0, 0, 0, 0);
+    }
+
+    /// Whether there are open requests that are not in [`OutcomeLog::open_places`].
+    pub(crate) fn has_passed(&self) -> bool {
+        self.passed > 0
     }
 
     /// The places of requests whose outcome is not known yet, and by when each must be answered.
@@ -115,7 +124,7 @@ impl OutcomeLog {
     /// Gives the next request, to be answered by `deadline`, a place; `None` if all are taken, and it must be refused.
     #[inline]
     pub(crate) fn open(&mut self, deadline: Instant) -> Option<u32> {
-        if self.next.wrapping_sub(self.oldest) >= self.places {
+        if self.next.wrapping_sub(self.oldest) >= self.places && !self.pass() {
             return None;
         }
         let place = self.next;
@@ -123,6 +132,17 @@ impl OutcomeLog {
         *self.entry(place) = Entry { mark: Mark::Open, refused, deadline };
         self.next = place.wrapping_add(1);
         Some(place)
+    }
+
+    /// All places are taken: the oldest request, which is open, gives its own away, if nothing asks for the order; whether it does.
+    #[cold]
+    fn pass(&mut self) -> bool {
+        let passes = !self.monitor.has_constraints() && self.beside.is_empty();
+        if passes {
+            (self.oldest, self.passed) = (self.oldest.wrapping_add(1), self.passed + 1);
+            self.settle(None);
+        }
+        passes
     }
 
     /// Records that the next request is refused. Returns the constraint that this violates, if it is known.
@@ -153,6 +173,10 @@ impl OutcomeLog {
     /// Records the outcome of the request at `place`. Returns the first constraint that is violated by what
     /// is now known in order.
     pub(crate) fn close(&mut self, place: u32, hit: bool) -> Option<Constraint> {
+        if place.wrapping_sub(self.oldest) >= self.next.wrapping_sub(self.oldest) {
+            self.passed -= 1;
+            return self.record(hit);
+        }
         self.entry(place).mark = if hit { Mark::Hit } else { Mark::Miss };
         // Those refused before the oldest were counted when it became that.
         if place == self.oldest { self.settle(None) } else { None }
@@ -273,6 +297,26 @@ mod tests {
         assert_eq!((log.close(1, false), log.close(3, false)), (None, None));
         assert_eq!((log.close(0, true), log.close(2, true)), (None, None));
         assert_eq!(log.monitor.misses_left().map(|(left, _)| left), Some(0));
+    }
+
+    #[test]
+    fn without_constraints_an_open_request_keeps_no_place_from_others() {
+        let mut log = OutcomeLog::new(OutcomeMonitor::new(ConstraintSet::default()), 3);
+        assert_eq!((0..3).map_while(|_| log.open(Instant::ZERO)).collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(!log.hit_in_turn(1) && log.close(1, true).is_none());
+        let open = |log: &OutcomeLog| log.open_places().map(|(place, _)| place).collect::<Vec<_>>();
+        assert_eq!((log.open(Instant::ZERO), open(&log), log.has_passed()), (Some(3), vec![2, 3], true));
+        assert_eq!(log.monitor.count(), 1, "of what was known behind it");
+        assert_eq!(
+            (log.open(Instant::ZERO), log.open(Instant::ZERO)),
+            (Some(4), Some(5)),
+            "2 has given way too"
+        );
+        assert!(!log.hit_in_turn(0) && log.close(0, true).is_none());
+        assert_eq!((log.monitor.count(), log.has_passed(), open(&log)), (2, true, vec![3, 4, 5]));
+        assert_eq!((log.close(2, false), log.has_passed()), (None, false));
+        assert!(log.hit_in_turn(3) && log.refuse().is_none() && log.close(5, true).is_none());
+        assert_eq!((log.close(4, true), log.monitor.count()), (None, 7));
     }
 
     #[test]

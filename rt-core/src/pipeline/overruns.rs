@@ -12,8 +12,10 @@
 //! What is beyond the margin is a stall, if stalls as declared explain it: for these a part of the deadline is kept back beside the
 //! margin, and each batch is late by what is counted either here or there.
 
-use super::scheduler::{NEVER, PipelineScheduler};
+use super::scheduler::{NEVER, PipelineScheduler, source_of};
+use crate::Outcome;
 use crate::scheduler::pool::Pool;
+use crate::stream::MissReason;
 use crate::time::{Instant, Span};
 
 /// What is left of the margin.
@@ -114,6 +116,31 @@ impl PipelineScheduler {
         for stage in 0..=self.later.len() {
             while let Some((started, due)) = self.pool_mut(stage).report_overdue(now, &mut excused) {
                 self.first.stage_ran_over(now, stage, (started, due, false), None);
+                self.passes = now;
+            }
+        }
+    }
+
+    /// Ends the sources of which something runs in a batch that should have ended, and whose deadline has passed: nobody waits for what
+    /// that becomes.
+    #[cold]
+    pub(super) fn miss_overdue(&mut self, now: Instant) {
+        self.passes = NEVER;
+        for stage in 0..=self.later.len() {
+            for worker in 0..self.pool(stage).len() {
+                if !self.pool(stage).get(worker).is_some_and(|worker| worker.is_overdue(now)) {
+                    continue;
+                }
+                for place in 0..self.pool(stage).batch(worker).len() {
+                    let source = source_of(&self.pool(stage).batch(worker)[place]);
+                    let Some(request) = self.sources.get(source) else { continue };
+                    let deadline = request.deadline + self.rest[0];
+                    if now > deadline {
+                        self.close(now, source, Outcome::Missed(MissReason::Late));
+                    } else {
+                        self.passes = self.passes.min(deadline + Span::from_nanos(1));
+                    }
+                }
             }
         }
     }

@@ -51,6 +51,8 @@ pub struct PipelineScheduler {
     pub(super) variants: Vec<StageVariants>,
     /// Since when a free worker should have been given what waits; the end of time if none should.
     armed: Instant,
+    /// When the next source of a batch that has been reported as overdue passes its deadline.
+    pub(super) passes: Instant,
 }
 
 impl PipelineScheduler {
@@ -113,6 +115,7 @@ impl PipelineScheduler {
             longer: Longer::new(&pipeline, &descendants),
             variants: Vec::new(),
             armed: NEVER,
+            passes: NEVER,
             joins: stages.iter().any(|stage| stage.parents.is_join()),
             pipeline,
             first,
@@ -300,6 +303,9 @@ impl PipelineScheduler {
             self.first.was_late(now, delay, stalled);
         }
         self.report_overruns(now);
+        if now >= self.passes {
+            self.miss_overdue(now);
+        }
         loop {
             let first = match self.first.poll(now) {
                 Action::Resolve(resolution) => return PipelineAction::Resolve(self.as_whole(resolution)),
@@ -318,7 +324,7 @@ impl PipelineScheduler {
             }
             self.armed = NEVER;
             let next = self.later.iter().map(Later::next).fold(first, Instant::min);
-            let next = next.min(self.overrun_alarm(now));
+            let next = next.min(self.overrun_alarm(now)).min(self.passes);
             return PipelineAction::WakeAt((next < NEVER).then_some(next));
         }
     }

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use super::Scheduler;
 use super::carry_in::CarryIn;
 use super::first::Behind;
-use super::types::{Event, Outcome, Request, Resolution, WorkerId};
+use super::types::{Event, Note, Outcome, Request, Resolution, WorkerId};
 use crate::constraint::Constraint;
 use crate::safe_mode::{Cause, Evidence, Transition};
 use crate::select::LoadMonitor;
@@ -35,6 +35,12 @@ impl Told {
     /// Whether there is nothing to tell.
     pub(super) fn is_empty(&self) -> bool {
         self.resolved.is_empty() && self.events.is_empty()
+    }
+
+    /// Queues that a request whose stream ends is not answered.
+    pub(super) fn cancelled(&mut self, request: Request) {
+        let outcome = Outcome::Missed(MissReason::Cancelled);
+        self.resolved.push_back(Resolution { request, outcome, misses_left: None });
     }
 
     /// Queues an event. When the caller has not polled for long a warning gives way, and before the latest change of
@@ -110,12 +116,15 @@ impl Scheduler {
     ) {
         let mut index = 0;
         while let Some(&request) = self.pool.batch(worker).get(index) {
+            index += 1;
+            if request.note == Note::Missed {
+                continue;
+            }
             let outcome = outcome(&request);
             if let Outcome::Missed(reason) = outcome {
                 self.note_missed(now, &request, reason);
             }
             self.end(now, &request, outcome);
-            index += 1;
         }
         self.pool.batch_mut(worker).clear();
     }
@@ -124,7 +133,7 @@ impl Scheduler {
     /// client. Where stalls are absorbed one that had to be served is on their account, also if it was read too late for that.
     #[inline(never)]
     pub(super) fn note_missed(&mut self, now: Instant, request: &Request, reason: MissReason) {
-        if !request.mandatory && !request.stalled {
+        if !request.mandatory && request.note != Note::Stalled {
             return;
         }
         let Some(stream) = self.streams.get_mut(request.stream) else { return };

@@ -126,9 +126,10 @@ impl Scheduler {
         }
         if let Some((started, due)) = self.report_overdue(now) {
             self.overran(now, (started, due, false), now.since(started));
+            self.runs_on(now);
             return true;
         }
-        self.end_suspensions(now)
+        now >= self.passes && self.miss_overdue(now) || self.end_suspensions(now)
     }
 
     /// Ends safe mode and suspensions when their time has come.

@@ -1,6 +1,7 @@
 //! Entry: a request comes in, is judged by what its stream declares and takes its place, or is refused at once.
 
 use super::queue::{MANDATORY, OPTIONAL};
+use super::types::Note;
 use super::{Arrival, Outcome, Request, Resolution, Scheduler};
 use crate::safe_mode::{Alarm, Cause, Evidence};
 use crate::stalls::StallMonitor;
@@ -105,10 +106,12 @@ impl Scheduler {
             false => (class, false),
         };
         let class = if class == Class::Mandatory && self.is_demoted() { Class::Demoted } else { class };
-        let (class, stalled) = match stalled {
-            true => (OPTIONAL, class == Class::Mandatory),
-            false => (class as usize, false),
+        let note = match (stalled, class) {
+            (true, Class::Mandatory) => Note::Stalled,
+            _ if entitled => Note::Entitled,
+            _ => Note::None,
         };
+        let class = if stalled { OPTIONAL } else { class as usize };
         let mandatory = class == MANDATORY;
         if mandatory && now.since(at) > self.most_late() {
             self.taken_in_late(now, at);
@@ -125,8 +128,7 @@ impl Scheduler {
             wanted,
             mandatory,
             class: of,
-            stalled,
-            entitled,
+            note,
             place,
         };
         if let Some(reason) = self.refused_for(now, (id, seq), deadline, conforms, class) {
@@ -307,9 +309,8 @@ impl Scheduler {
 #[cold]
 fn unknown(came: Arrival, arrival: Instant, deadline: Instant) -> Resolution {
     let Arrival { stream, token, class, .. } = came;
-    let (wanted, mandatory, stalled, entitled) = (deadline, false, false, false);
+    let (wanted, mandatory, note) = (deadline, false, Note::None);
     let (seq, place) = (0, 0);
-    let request =
-        Request { token, stream, seq, arrival, deadline, wanted, mandatory, class, stalled, entitled, place };
+    let request = Request { token, stream, seq, arrival, deadline, wanted, mandatory, class, note, place };
     Resolution { request, outcome: Outcome::Missed(MissReason::Cancelled), misses_left: None }
 }

@@ -15,6 +15,7 @@ mod guest;
 mod handover;
 mod levels;
 mod ordered;
+mod overdue;
 pub(crate) mod pool;
 mod prolong;
 pub(crate) mod queue;
@@ -110,6 +111,8 @@ pub struct Scheduler {
     clears: u64,
     /// The instant at which an idle worker should have been given a batch; the end of time if none waits for it.
     armed: Instant,
+    /// When the next request of a batch that has been reported as overdue passes its deadline.
+    passes: Instant,
     /// Time brings nothing about before; and nothing is to be done but then, or when something `changed`.
     next: Instant,
     changed: bool,
@@ -178,6 +181,7 @@ impl Scheduler {
             carry_in: CarryIn::None,
             clears: 0,
             armed: NEVER,
+            passes: NEVER,
             next: NEVER,
             changed: false,
             worst_delay: Span::ZERO,

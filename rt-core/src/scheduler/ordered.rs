@@ -238,6 +238,7 @@ impl ExactSizeIterator for Rest<'_> {}
 mod tests {
     extern crate std;
     use super::*;
+    use crate::scheduler::types::Note;
     use crate::stream::StreamId;
     use proptest::prelude::*;
     use std::vec::Vec;
@@ -247,20 +248,8 @@ mod tests {
     fn request(seq: u64, deadline: u64) -> Request {
         let (stream, deadline) = (StreamId { slot: 0, generation: 1 }, Instant::from_nanos(deadline));
         let (arrival, wanted) = (Instant::ZERO, deadline);
-        let (mandatory, stalled, entitled) = (false, false, false);
-        Request {
-            token: 0,
-            stream,
-            seq,
-            arrival,
-            deadline,
-            wanted,
-            mandatory,
-            class: 0,
-            stalled,
-            entitled,
-            place: 0,
-        }
+        let (mandatory, note) = (false, Note::None);
+        Request { token: 0, stream, seq, arrival, deadline, wanted, mandatory, class: 0, note, place: 0 }
     }
 
     proptest! {

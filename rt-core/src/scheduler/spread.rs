@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::ordered::Ordered;
-use super::types::Request;
+use super::types::{Note, Request};
 use crate::stream::StreamId;
 use crate::time::{Instant, Span};
 
@@ -260,7 +260,7 @@ impl Spread {
                 }
             }
             claim.now.count += 1;
-            claim.now.entitled += u64::from(request.entitled);
+            claim.now.entitled += u64::from(request.note == Note::Entitled);
             claim.now.length = claim.now.length.max(request.seq - claim.last.min(request.seq));
         }
         let end = queue.get(part.end - 1).copied();

@@ -5,9 +5,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::carry_in::CarryIn;
-use super::queue::OPTIONAL;
+use super::queue::{OPTIONAL, Waiting};
 use super::types::{SchedulerConfig, StreamError};
-use super::{Outcome, Request, Resolution, Scheduler};
+use super::{Request, Scheduler};
 use crate::fallback::Fallbacks;
 use crate::ledger::Load;
 use crate::outcome::SpareLogs;
@@ -351,8 +351,16 @@ impl Scheduler {
             for (place, deadline) in stream.outcomes.open_places() {
                 let is = |request: &Request| request.stream == id && request.place == place;
                 if let Some(request) = self.waiting.take_back(deadline, is) {
-                    let outcome = Outcome::Missed(MissReason::Cancelled);
-                    self.told.resolved.push_back(Resolution { request, outcome, misses_left: None });
+                    self.told.cancelled(request);
+                }
+            }
+            // Those that are not listed may be anywhere.
+            for class in (0..=OPTIONAL).filter(|_| stream.outcomes.has_passed()) {
+                let find = |waiting: &Waiting| waiting.class(class).from(0).position(|r| r.stream == id);
+                while let Some(request) =
+                    find(&self.waiting).and_then(|found| self.waiting.remove(class, found))
+                {
+                    self.told.cancelled(request);
                 }
             }
         }

@@ -127,12 +127,21 @@ pub struct Request {
     pub mandatory: bool,
     /// Its class, by its number among those of the service.
     pub class: u8,
-    /// Whether the promise would count on it, had it not been read too late, behind what may be a stall that constraints absorb.
-    pub(crate) stalled: bool,
-    /// Whether the promise would count on it, did its stream not send too much where misses are spread: it has a share of the places.
-    pub(crate) entitled: bool,
+    pub(crate) note: Note,
     /// Its place in the log of its stream's outcomes.
     pub(crate) place: u32,
+}
+
+/// What is to be known of a request beside that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    None,
+    /// The promise would count on it, had it not been read too late, behind what may be a stall that constraints absorb.
+    Stalled,
+    /// The promise would count on it, did its stream not send too much where misses are spread: it has a share of the places.
+    Entitled,
+    /// It has been missed while it runs: nobody waits for it.
+    Missed,
 }
 
 /// How a request ended.

@@ -12,7 +12,7 @@ impl Scheduler {
     /// When `poll` has something to do again if nothing happens before.
     #[inline]
     pub(crate) fn next_wake(&self, now: Instant) -> Instant {
-        let mut next = self.armed.min(self.suspensions.next(now));
+        let mut next = self.armed.min(self.suspensions.next(now)).min(self.passes);
         if let Some((bound, likely)) = self.pool.quickest() {
             next = next.min(self.expires(MANDATORY, bound));
             if !self.waiting.is_mandatory_only() {
@@ -127,6 +127,6 @@ impl Scheduler {
     }
 }
 
-fn just_past(at: Instant) -> Instant {
+pub(super) fn just_past(at: Instant) -> Instant {
     at + Span::from_nanos(1)
 }

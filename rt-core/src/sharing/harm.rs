@@ -12,6 +12,8 @@ impl Device {
             self.look_for_harm(now);
             self.tell_others(now, late);
             self.demote(now, late, true);
+            self.schedulers[late.service].runs_on(now);
+            self.touched |= 1 << late.service;
         }
     }
 

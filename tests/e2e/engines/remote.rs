@@ -1,6 +1,7 @@
 //! Workers that are servers elsewhere: another Weir, and one that lies in every way it can.
 
 mod grpc;
+mod hung;
 mod liar;
 
 use std::net::TcpStream;
@@ -331,7 +332,9 @@ fn a_daemon_that_ends_waits_for_a_server_no_longer_than_its_deadlines() {
     eventually("the call", || (liar.calls() > before).then_some(()));
     daemon.signal(Signal::TERM);
     let outcomes = answers(&mut client, &[id]);
-    assert!(matches!(&outcomes[..], [Outcome::Miss(miss)] if miss.reason == MissReason::WorkerLost));
+    // Its deadline passes just before the server is waited for no longer.
+    let missed = [MissReason::Late, MissReason::WorkerLost];
+    assert!(matches!(&outcomes[..], [Outcome::Miss(miss)] if missed.contains(&miss.reason)));
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.stderr());
     assert!(daemon.stderr().contains("no answer has come, and the daemon ends"), "{}", daemon.stderr());
 }

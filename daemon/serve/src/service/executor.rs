@@ -1,15 +1,17 @@
 //! What runs a worker's batches: its variants, loaded on its own thread or in a process of their own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use rt_core::{Instant, MAX_BATCH, Ran, Span, WorkerId};
 
+use super::failures::Failures;
 use super::guarded::Held;
 use super::stage::Scratch;
 use super::staged::Found;
 use super::worker::Part;
 use super::{Effects, REQUEST, Service};
-use tracing::{error, trace, trace_span};
+use tracing::{trace, trace_span};
 use weir_engine::{
     Buffers, Engine, EngineError, Files, Isolation, Place, Runner, Task, isolate, load_from, longest_silence,
 };
@@ -139,19 +141,27 @@ impl Executor {
             return self.run_all_stages(service, fused, (id, started), parts, (effects, leave));
         }
         let runner = &mut self.runners[variant];
+        let mut state = None;
         for (index, token) in tokens().enumerate() {
-            let slot = service.slots.get(token);
+            // What has been missed meanwhile is run with the others, and nobody waits for it.
+            let Some(slot) = service.slots.get_if_taken(token) else { continue };
             runner.buffers().put(index, &slot.input);
             if let Some(memory) = &slot.memory {
                 memory.recall(&service.plan.variants[variant].spec, runner.buffers(), index);
+                state = Some((Arc::clone(memory), slot.sequence));
             }
         }
         let whose = service.worker(id);
-        let (ended, took) = run_caught(&mut **runner, parts.len(), format_args!("{whose}"), started);
+        let told = (format_args!("{whose}"), &mut self.scratch.failures);
+        let (ended, took) = run_caught(&mut **runner, parts.len(), told, started);
         let ran = match ended {
             Ended::Done => {
                 service.meters.ran(parts.len());
-                write_results(service, (parts, variant), runner.buffers(), started.as_nanos(), took);
+                // A batch is of one request where there is state, and has its part in that also if it was missed meanwhile.
+                let skipped =
+                    state.map_or(0, |(memory, sequence)| memory.keep(sequence, runner.buffers(), 0));
+                let times = (started.as_nanos(), took);
+                write_results(service, (parts, variant), runner.buffers(), times, skipped);
                 // As it is profiled, with the copies of requests and answers.
                 let took = clock::now().since(started);
                 trace!(target: REQUEST, took_us = took.as_nanos() / 1_000, "end");
@@ -186,22 +196,26 @@ pub(super) enum Ended {
     Lost,
 }
 
-/// Runs so many requests from the runner's buffers, and says for `whose` why if it fails; how it ended, and how long after
-/// `started`.
+/// Runs so many requests from the runner's buffers, and says for `whose` why if it fails, beside its other `failures`; how it ended, and
+/// how long after `started`.
 pub(super) fn run_caught(
     runner: &mut dyn Runner,
     batch: usize,
-    whose: std::fmt::Arguments<'_>,
+    (whose, failures): (std::fmt::Arguments<'_>, &mut Failures),
     started: Instant,
 ) -> (Ended, Span) {
     let result = catch_unwind(AssertUnwindSafe(|| runner.run(batch)));
-    let took = clock::now().since(started);
+    let now = clock::now();
+    let took = now.since(started);
     let ended = match result {
-        Ok(Ok(())) => Ended::Done,
+        Ok(Ok(())) => {
+            failures.note_end(now, whose);
+            Ended::Done
+        }
         // A panic has told its message already, and leaves the runner in any state.
         Err(_) => Ended::Lost,
         Ok(Err(error)) => {
-            error!("{whose}: {error}");
+            failures.note(now, whose, &error);
             if matches!(error, EngineError::Lost { .. }) { Ended::Lost } else { Ended::Failed }
         }
     };
@@ -271,14 +285,13 @@ fn write_results(
     service: &Service,
     (parts, variant): (&[Part], usize),
     buffers: &Buffers,
-    started_ns: u64,
-    took: Span,
+    (started_ns, took): (u64, Span),
+    skipped: u32,
 ) {
     for (index, part) in parts.iter().enumerate() {
-        let mut slot = service.slots.get(part.token);
+        let Some(mut slot) = service.slots.get_if_taken(part.token) else { continue };
         buffers.get(index, &mut slot.output);
-        let kept = slot.memory.as_ref().map(|memory| memory.keep(slot.sequence, buffers, index));
-        slot.skipped = kept.unwrap_or(0);
+        slot.skipped = skipped;
         slot.started_ns = started_ns;
         slot.run_ns = took.as_nanos();
         slot.batch = parts.len() as u16;

@@ -43,8 +43,7 @@ impl Executor {
         let ran = match ended {
             Ended::Done => {
                 service.meters.ran(parts.len());
-                for part in parts {
-                    let mut slot = service.slots.get(part.token);
+                for mut slot in parts.iter().filter_map(|part| service.slots.get_if_taken(part.token)) {
                     (slot.started_ns, slot.run_ns) = (started.as_nanos(), took.as_nanos());
                     (slot.batch, slot.variant, slot.skipped) = (parts.len() as u16, 0, 0);
                 }
@@ -100,12 +99,13 @@ impl Batch<'_> {
             let size = self.fused.batch(stage, self.at_stages[stage].len() - from);
             let batch = from..from + size;
             for (place, part) in self.at_stages[stage][batch.clone()].iter().enumerate() {
-                let mut slot = self.service.slots.get(part.token);
-                lay(stages, stage, (part, &mut slot), self.scratch, (runner.buffers(), place));
+                if let Some(mut slot) = self.service.slots.get_if_taken(part.token) {
+                    lay(stages, stage, (part, &mut slot), self.scratch, (runner.buffers(), place));
+                }
             }
             let name = &stages[stage].config.runs.name;
             let whose = format_args!("service {}: stage {name}: worker {id}", self.service.name());
-            (ended, took) = run_caught(runner, size, whose, started);
+            (ended, took) = run_caught(runner, size, (whose, &mut self.scratch.failures), started);
             if matches!(ended, Ended::Done) {
                 self.service.results[stage][0].fetch_add(size as u64, Ordering::Relaxed);
                 for (place, number) in batch.enumerate() {
@@ -121,7 +121,8 @@ impl Batch<'_> {
     /// Keeps the result of that request at `stage`, which lies in `scratch`, and makes of it the requests of the stages behind.
     fn keep(&mut self, stage: usize, part: Part) {
         let result = &self.scratch.result;
-        let mut slot = self.service.slots.get(part.token);
+        // What has been missed meanwhile becomes nothing more.
+        let Some(mut slot) = self.service.slots.get_if_taken(part.token) else { return };
         slot.results[stage].put(part.index as usize, result);
         for (child, way) in StagePlan::children(&self.fused.stages, stage) {
             self.scratch.rows.clear();

@@ -6,6 +6,7 @@ mod classes;
 mod device;
 mod dispatcher;
 mod executor;
+mod failures;
 mod fused;
 mod guarded;
 mod hand_in;

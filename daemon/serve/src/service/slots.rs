@@ -130,8 +130,8 @@ impl Slots {
         lock(&self.slots[place(token)])
     }
 
-    /// The slot of a token, if it was not put back: one request of a source may still run when the source has ended. [`NOBODY`]
-    /// has none.
+    /// The slot of a token, if it was not put back: a request may still run when it has been missed, or its source has ended.
+    /// [`NOBODY`] has none.
     pub(super) fn get_if_taken(&self, token: u64) -> Option<MutexGuard<'_, Slot>> {
         let slot = lock(self.slots.get(place(token))?);
         let taken = self.taken[place(token)].load(Ordering::Relaxed);

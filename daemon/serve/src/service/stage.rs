@@ -8,6 +8,7 @@ use rt_core::{Instant, Ran, WorkerId};
 use tracing::trace;
 
 use super::executor::{Ended, Executor, run_caught};
+use super::failures::Failures;
 use super::slots::{Slot, StageResults};
 use super::staged::Found;
 use super::worker::Part;
@@ -23,6 +24,7 @@ use weir_plan::plan::{PipelinePlan, StagePlan};
 pub(super) struct Scratch {
     pub(super) result: Vec<u8>,
     pub(super) rows: Vec<u32>,
+    pub(super) failures: Failures,
     found: Found,
     /// Of each stage which of its results is first, second, …, and what place each has.
     order: Vec<Vec<u16>>,
@@ -50,7 +52,8 @@ impl Executor {
         let name = &pipeline.stages[stage].config.runs.name;
         let whose = format_args!("service {}: stage {name}: worker {id}", service.name());
         scratch.found.begin(StagePlan::children(&pipeline.stages, stage).map(|(child, _)| child));
-        let (ended, failed_after) = run_caught(&mut **runner, parts.len(), whose, started);
+        let (ended, failed_after) =
+            run_caught(&mut **runner, parts.len(), (whose, &mut scratch.failures), started);
         let ran = match ended {
             Ended::Done => {
                 service.meters.ran(parts.len());

@@ -18,6 +18,9 @@ pub(super) enum Behaviour {
     /// Well, after longer than its bound.
     Late,
     Silent,
+    /// Hangs up within its answer, or says no more.
+    Half,
+    Stalls,
     NoHttp,
     /// Sends without end what it says is endless.
     Endless,
@@ -146,7 +149,7 @@ fn call(
         Behaviour::Refuses => {
             return stream.write_all(&answer(429, None, b"{\"error\":\"not\\n\\tnow\"}")).ok();
         }
-        Behaviour::Well | Behaviour::NewVersion | Behaviour::Again => {}
+        Behaviour::Well | Behaviour::NewVersion | Behaviour::Again | Behaviour::Half | Behaviour::Stalls => {}
     }
     let output = json!({ "name": "out", "datatype": "FP32", "shape": shape,
         "parameters": { "binary_data_size": size } });
@@ -155,6 +158,13 @@ fn call(
     let fresh = answer(200, Some(head.to_string()), &doubled);
     let before =
         std::mem::replace(&mut *shared.before.lock().unwrap_or_else(PoisonError::into_inner), fresh.clone());
+    if matches!(behaviour, Behaviour::Half | Behaviour::Stalls) {
+        stream.write_all(&fresh[..fresh.len() - 4]).ok()?;
+        if behaviour == Behaviour::Stalls {
+            let _ = stream.read(&mut [0]);
+        }
+        return None;
+    }
     stream.write_all(if behaviour == Behaviour::Again { &before } else { &fresh }).ok()
 }
 

@@ -1,0 +1,143 @@
+//! A server that takes a call and never answers, and one that refuses each: what becomes of the requests, and what is told of it.
+
+use std::time::Duration;
+
+use super::liar::{Behaviour, Liar};
+use super::{PATIENT, alive, front, profiled, says, told, url};
+use crate::harness::{Deployment, Listener, answers, best_effort, eventually, now, pause};
+use weir_client::{ArrivalBound, Constraint, MissReason, Outcome, Registration, SafeModeCause};
+
+const DEADLINE: Duration = Duration::from_secs(6);
+
+/// A front with a worker for each of two servers, as `remote` says more of them.
+fn between(one: &Liar, other: &Liar, remote: &str) -> Deployment {
+    let place = front("toy", &url(&one.socket()), remote);
+    let text = std::fs::read_to_string(place.config()).expect("there");
+    let single = format!("url = {:?}", url(&one.socket()));
+    let both = format!("url = {:?}", [url(&one.socket()), url(&other.socket())]);
+    let text = text.replacen("\"20s\"", &format!("\"{}s\"", DEADLINE.as_secs()), 1);
+    place.configure(text.replace(&single, &both));
+    profiled(&place, [500, 500]);
+    place
+}
+
+#[test]
+fn what_a_server_holds_that_hangs_is_missed_at_its_deadline_and_all_else_is_served() {
+    let (hangs, other) = (Liar::new(), Liar::new());
+    let place = between(&hangs, &other, PATIENT);
+    let daemon = place.serve();
+    let mut listener = Listener::new(&daemon);
+    alive(&daemon, 2);
+    hangs.behave(Behaviour::Silent);
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("far", "asker")).expect("a stream");
+    let (before, sent) = (hangs.calls(), now());
+    let id = client.submit(&stream, &[1.0f32, 0.5]).expect("submitted");
+    eventually("the call", || (hangs.calls() > before).then_some(()));
+    // More than a stream may have open or, behind an open one, answered.
+    for n in 0..600 {
+        let outcome = client.infer(&stream, &[1.0f32, 0.5]).expect("an answer");
+        assert!(outcome.result().is_some(), "{n}: {outcome:?}");
+    }
+    let outcomes = answers(&mut client, &[id]);
+    assert!(
+        matches!(&outcomes[..], [Outcome::Miss(miss)] if miss.reason == MissReason::Late),
+        "{outcomes:?}"
+    );
+    assert!(sent.elapsed() >= DEADLINE, "until then it could have been answered");
+    // Nobody has given the worker up, which is waited for ten times as long.
+    alive(&daemon, 2);
+    told(&mut listener, SafeModeCause::ServiceOverrun);
+    assert!(listener.changes().iter().all(|change| change.cause != SafeModeCause::WorkerLost));
+}
+
+#[test]
+fn batches_that_a_server_refuses_are_told_once_a_second_with_how_many_they_were() {
+    const REFUSED: usize = 60;
+    let liar = Liar::new();
+    let place = front("toy", &url(&liar.socket()), PATIENT);
+    profiled(&place, [2_000, 2_000]);
+    let daemon = place.serve();
+    liar.behave(Behaviour::Refuses);
+    let began = now();
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("far", "asker")).expect("a stream");
+    for _ in 0..REFUSED {
+        let outcome = client.infer(&stream, &[1.0f32, 0.5]).expect("an answer");
+        assert!(matches!(&outcome, Outcome::Miss(miss) if miss.reason == MissReason::EngineFailed));
+    }
+    liar.behave(Behaviour::Well);
+    says(&daemon, "it answered 429: not  now");
+    // Those that no line was for are told of with a later batch.
+    eventually("all of them", || {
+        assert!(client.infer(&stream, &[1.0f32, 0.5]).expect("an answer").result().is_some());
+        let said = daemon.stderr();
+        let of = |line: &str| {
+            let more = line.split(" more batches").next().filter(|_| line.contains(" more batches"));
+            more.and_then(|before| before.rsplit(' ').next())
+                .map_or(0, |more| more.parse().expect("a number"))
+        };
+        let told: usize =
+            said.lines().map(|line| usize::from(line.contains("answered 429")) + of(line)).sum();
+        (told == REFUSED).then_some(())
+    });
+    let lines = daemon.stderr().lines().filter(|line| line.contains("answered 429")).count();
+    assert!(lines as u64 <= 1 + began.elapsed().as_secs(), "{lines} lines");
+}
+
+#[test]
+fn whatever_a_server_does_a_promise_beside_it_is_kept_or_told_and_nothing_is_left_behind() {
+    let (bad, other) = (Liar::new(), Liar::new());
+    let place = between(&bad, &other, ", timeout = \"2s\"");
+    let daemon = place.serve();
+    let mut listener = Listener::new(&daemon);
+    alive(&daemon, 2);
+    let (mut client, mut stranger) = (daemon.client(), daemon.client());
+    let every = Duration::from_millis(100);
+    let cam = Registration::builder("far", "cam")
+        .constraint(Constraint::any_miss(1, 3))
+        .arrivals(ArrivalBound::window(1, every));
+    let cam = client.register(&cam.build().expect("it fits")).expect("admitted");
+    let stream = stranger.register(&best_effort("far", "stranger")).expect("a stream");
+    let (descriptors, threads) = (daemon.count("fd"), daemon.count("task"));
+    let all = [
+        Behaviour::Silent,
+        Behaviour::Stalls,
+        Behaviour::Half,
+        Behaviour::HangsUp,
+        Behaviour::NoHttp,
+        Behaviour::TooFew,
+        Behaviour::Endless,
+        Behaviour::Refuses,
+    ];
+    for behaviour in all {
+        let told_before = listener.changes().len();
+        bad.behave(behaviour);
+        let mut ids = (Vec::new(), Vec::new());
+        for _ in 0..12 {
+            ids.0.push(client.submit(&cam, &[1.0f32, 0.5]).expect("submitted"));
+            ids.1.push(stranger.submit(&stream, &[1.0f32, 0.5]).expect("submitted"));
+            pause(every);
+        }
+        let outcomes = answers(&mut client, &ids.0);
+        let others = answers(&mut stranger, &ids.1);
+        let hits: Vec<bool> = outcomes.iter().map(|outcome| outcome.result().is_some()).collect();
+        let kept = hits.windows(3).all(|three| three.iter().filter(|&&hit| !hit).count() <= 1);
+        let told = listener.changes().len() > told_before;
+        assert!(kept || told, "{behaviour:?}: {outcomes:?}");
+        assert!(others.iter().any(|outcome| outcome.result().is_some()), "{behaviour:?}: {others:?}");
+        assert!(hits.contains(&true), "{behaviour:?}: {outcomes:?}");
+        bad.behave(Behaviour::Well);
+        alive(&daemon, 2);
+        eventually("what is promised again", || {
+            let far = daemon.status()["services"][0].clone();
+            (far["name"] == "far" && far["safe_mode"]["state"] == "normal").then_some(())
+        });
+    }
+    // A name that is looked up has a thread of its own for a while.
+    eventually("no more than before", || {
+        (daemon.count("fd") <= descriptors && daemon.count("task") <= threads).then_some(())
+    });
+    assert!(daemon.resident_kib() < 1 << 20, "an endless answer was kept");
+    assert!(!daemon.stderr().contains("panicked"), "{}", daemon.stderr());
+}
