@@ -23,8 +23,10 @@ const WORKERS: [usize; 4] = [1, 4, 16, 100];
 const TOLD: f64 = 30.0;
 /// By how much a rule may be better: right answers, and misses, in percent of the requests.
 const TOLERANCE: f64 = 0.2;
+/// What is put into a plan.
+const PLAN: Effort = Effort { tries: 400, requests: 16_000, seed: 1, thorough: true };
 /// What is put into the best rule with two thresholds.
-const THRESHOLDS: Effort = Effort { tries: 60, requests: 8000, seed: 2 };
+const THRESHOLDS: Effort = Effort { tries: 60, requests: 8000, seed: 2, thorough: false };
 /// The least distance, in points, between one model for all and the fluid bound of which a share is told.
 const DISTANCE: f64 = 0.5;
 
@@ -118,7 +120,7 @@ fn play(seed: u64) -> Outcome {
         spent.tv_sec as f64 + 1e-9 * spent.tv_nsec as f64
     };
     let start = now();
-    let planned = plan(profile, demand, Effort::default()).expect("a plan").policy;
+    let planned = plan(profile, demand, PLAN).expect("a plan").policy;
     let seconds = seconds(start);
     let requests = REQUESTS.max((OBJECTIVES * demand.load * SLO.as_secs_f64()) as usize);
     let arrivals: Vec<Instant> = Poisson::new(demand.load, !seed).take(requests).collect();

@@ -188,3 +188,34 @@ fn who_comes_beside_a_very_long_batch_waits_for_what_a_stall_may_have_taken_of_i
         assert_eq!(at, 419, "one is left of 200");
     }
 }
+
+/// Where a device takes over its account of stalls begins anew: one more than declared, of which one is over by then, meets nothing that is
+/// promised, and is told to nobody. The next one is.
+#[test]
+fn a_stall_before_a_takeover_is_none_of_those_behind_it() {
+    for takes_over in [false, true] {
+        let service = |streams| Service::of(streams, 2, 7);
+        let services = vec![service(vec![Stream::hard(1, 12)]), service(vec![])];
+        let shared = Shared { stall: 3, window: 100, ..Shared::of(services, 1, 2, false) };
+        assert_eq!(margin(&shared), Some(0));
+        let mut run = Run::new(&shared, 0, |_, bound| bound);
+        run.stalls = vec![(1, 4), (21, 24), (41, 44)];
+        let id = run.add(0, spec(&shared.services[0].streams[0]));
+        let own = usize::from(takes_over);
+        let mut told = Vec::new();
+        for (at, service) in [(0, 0), (20, own), (40, own)] {
+            run.advance(at, true);
+            run.arrive(service, id);
+            run.settle();
+            run.drain();
+            told.push(!run.causes.is_empty());
+            if takes_over && at == 0 {
+                let mut turned = shared.clone();
+                turned.services.rotate_right(1);
+                run.hand_over(&turned, 0, None).expect("nothing is open");
+            }
+        }
+        assert_eq!(told, [false, !takes_over, true]);
+        assert_eq!(run.missed, [], "each alone is kept back for");
+    }
+}

@@ -224,6 +224,48 @@ fn who_comes_waits_for_what_a_stall_may_have_taken_of_a_long_batch() {
     assert_eq!(line.now, 22, "one is left of 20");
 }
 
+/// A larger margin is one for what comes when what is there is over, and there is no smaller one than has been run over.
+#[test]
+fn the_margin_for_overruns_grows_at_an_end_alone_and_shrinks_to_no_less_than_was_run_over() {
+    let mut line = two_stages(30, 1);
+    let stranger = line.add(&StreamSpec::best_effort());
+    line.time = Box::new(|stage, bound| if stage == 0 { bound + 3 } else { bound });
+    let set = |line: &mut Line, margin| line.scheduler.set_overrun_margin(at(line.now), ns(margin));
+    assert!(set(&mut line, 4));
+    line.arrive(stranger);
+    line.advance_to(5);
+    assert!(!set(&mut line, 1), "it was due at 3");
+    assert!(set(&mut line, 9));
+    assert_eq!(line.scheduler.overruns_left(), ns(4));
+    line.drain();
+    assert_eq!((line.scheduler.overruns_left(), line.causes.len()), (ns(9), 0));
+}
+
+/// What is left of the margin is shared by all that run: two are told of when they have run over by that together.
+#[test]
+fn two_batches_that_run_over_at_once_are_told_of_when_they_have_by_the_margin_together() {
+    let mut line = two_stages(30, 2);
+    assert!(line.scheduler.set_overrun_margin(at(0), ns(4)));
+    line.time = Box::new(|_, _| 20);
+    let stranger = line.add(&StreamSpec::best_effort());
+    (0..2).for_each(|_| _ = line.arrive(stranger));
+    line.drain();
+    assert_eq!(line.causes.first(), Some(&(3 + 4 / 2 + 1, Cause::ServiceOverrun)));
+}
+
+/// A long batch has what else would be the margin, also where there is no shield and nothing is promised when it begins.
+#[test]
+fn beside_a_long_batch_none_may_run_over() {
+    let mut line = two_stages(40, 1);
+    assert!(line.scheduler.set_overrun_margin(at(0), ns(4)));
+    let stranger = line.add(&StreamSpec::best_effort());
+    line.longer = Some(Box::new(|stage, longest| if stage == 1 { longest.min(20) } else { 0 }));
+    line.arrive(stranger);
+    assert_eq!(line.scheduler.overruns_left(), ns(4));
+    line.advance_to(3);
+    assert_eq!(line.scheduler.overruns_left(), ns(0));
+}
+
 /// While it is quiet, batches are started for mandatory requests alone, at every stage.
 #[test]
 fn a_quiet_pipeline_begins_nothing_that_is_not_promised() {

@@ -37,6 +37,8 @@ const FRESH: f64 = 0.25;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Candidate {
     Greedy,
+    /// Greedy, but not for so long that those that come meanwhile are late: numbers in 0..=1.
+    Within([f64; 2]),
     /// Models, and numbers in 0..=1.
     Thresholds([usize; 3], [f64; 2]),
     /// Numbers in 0..=1.
@@ -51,6 +53,11 @@ impl Candidate {
     pub(super) fn policy(&self, profile: &Profile, demand: Demand) -> Policy {
         match *self {
             Self::Greedy => Policy::greedy(profile),
+            Self::Within([longest, falls]) => {
+                let longest = Span::from_nanos((profile.slo().as_nanos() as f64 * longest) as u64);
+                let falls = (2.0 * falls - 0.3).max(0.0);
+                Policy::greedy_within(profile, longest, falls * falls / demand.workers as f64)
+            }
             Self::Thresholds(models, numbers) => {
                 // As many as come within the objective, or as there are workers.
                 let scale = (demand.load * profile.slo().as_secs_f64()).max(demand.workers as f64);
@@ -69,6 +76,8 @@ pub(super) struct Search {
     models: usize,
     /// One in so many tries is of thresholds.
     thresholds: u64,
+    /// Whether half of these, where they are drawn afresh, are greedy ones instead, of batches that are not too long.
+    within: bool,
     /// What is tried first, the last first.
     first: Vec<Candidate>,
     count: u64,
@@ -78,8 +87,8 @@ pub(super) struct Search {
 }
 
 impl Search {
-    pub(super) fn new(profile: &Profile, seed: u64) -> Self {
-        let mut search = Self { thresholds: THRESHOLDS, ..Self::of_thresholds(profile, seed) };
+    pub(super) fn new(profile: &Profile, within: bool, seed: u64) -> Self {
+        let mut search = Self { thresholds: THRESHOLDS, within, ..Self::of_thresholds(profile, seed) };
         search.first.push(Candidate::Greedy);
         for end in ENDS {
             for mut start in STARTS {
@@ -94,7 +103,16 @@ impl Search {
     pub(super) fn of_thresholds(profile: &Profile, seed: u64) -> Self {
         let (models, draws) = (profile.models().len(), Poisson::new(1.0, seed));
         let first = (0..models).map(|model| Candidate::Thresholds([model; 3], [0.0; 2])).collect();
-        Self { draws, models, thresholds: 1, first, count: 0, rules: Vec::new(), priced: Vec::new() }
+        Self {
+            draws,
+            models,
+            thresholds: 1,
+            within: false,
+            first,
+            count: 0,
+            rules: Vec::new(),
+            priced: Vec::new(),
+        }
     }
 
     /// What to try when this part of all tries is done.
@@ -110,12 +128,16 @@ impl Search {
         let width = 0.25 * (1.0 - done);
         match chosen {
             Some(Candidate::Priced(numbers)) => Candidate::Priced(self.vary(numbers, width)),
+            Some(Candidate::Within(numbers)) => Candidate::Within(self.vary(numbers, width)),
             Some(Candidate::Thresholds(mut models, numbers)) => {
                 let place = self.below(2 * models.len());
                 if let Some(model) = models.get_mut(place) {
                     *model = (*model + self.below(2) * 2).clamp(1, self.models) - 1;
                 }
                 Candidate::Thresholds(models, self.vary(numbers, width))
+            }
+            _ if self.within && self.count.is_multiple_of(2 * self.thresholds) => {
+                Candidate::Within([(); 2].map(|()| self.draws.unit()))
             }
             _ if self.count.is_multiple_of(self.thresholds) => {
                 let mut models = [(); 3].map(|()| self.below(self.models));

@@ -30,6 +30,16 @@ const AGAIN: [(usize, usize); 2] = [(60, 12), (12, 4)];
 /// Where trials must be long, there are fewer tries, but this part of them at least.
 const LEAST: usize = 16;
 
+/// With so few workers it matters most what one of them does: so many times as much is tried for them,
+const FEW: usize = 4;
+const MORE: usize = 4;
+/// as long as these are no more work, in requests and decisions, than if each request of all trials were decided on once: policies
+/// that look again and again while they wait would take many times as long.
+const WORK: f64 = 2.0;
+/// A try that was worth less than the best by so much on this part of the requests is not looked at any longer.
+const GLANCE: usize = 8;
+const HOPELESS: f64 = 0.05;
+
 /// How much work to put into a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
@@ -41,6 +51,9 @@ pub struct Effort {
     pub requests: usize,
     /// The seed of all draws.
     pub seed: u64,
+    /// Whether four workers or fewer have four times as many tries, greedy ones of batches that are not too long among them, and only
+    /// those that do well on the first eighth of the requests are tried on all.
+    pub thorough: bool,
 }
 
 /// A policy and what was found on the way to it.
@@ -54,11 +67,19 @@ pub struct Plan {
     pub accuracy: f64,
     /// Its share of violations there.
     pub violations: f64,
+    /// How many policies were tried before the best of them were tried again.
+    pub tries: usize,
 }
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { tries: 400, requests: 16_000, seed: 1 }
+        Self { tries: 400, requests: 16_000, seed: 1, thorough: false }
+    }
+}
+
+impl Effort {
+    const fn is_thorough(self, demand: Demand) -> bool {
+        self.thorough && demand.workers <= FEW
     }
 }
 
@@ -69,7 +90,9 @@ impl Default for Effort {
 /// # Errors
 /// [`DemandError`] for the first value that is outside its range.
 pub fn plan(profile: &Profile, demand: Demand, effort: Effort) -> Result<Plan, DemandError> {
-    search(profile, demand, effort, Search::new(profile, effort.seed))
+    let few = effort.is_thorough(demand);
+    let tries = if few { effort.tries.saturating_mul(MORE) } else { effort.tries };
+    search(profile, demand, Effort { tries, ..effort }, Search::new(profile, few, effort.seed))
 }
 
 /// The best rule with two thresholds that was found for `demand`, as [`plan()`] finds the best of all:
@@ -94,7 +117,7 @@ fn search(
     if effort.requests == 0 {
         return Err(DemandError::Requests);
     }
-    let Effort { tries, requests, seed } = effort;
+    let Effort { tries, requests, seed, .. } = effort;
     // As many tries of what lasts long enough as are no more work than all of so few requests, or the least.
     let course = |stage: usize, requests: usize, (tries, least): (usize, usize)| {
         let within = OBJECTIVES[stage] * (demand.load * profile.slo().as_secs_f64()).min(WITHIN);
@@ -103,9 +126,30 @@ fn search(
         (Course::new(demand, length, seed ^ (stage as u64 + 1)), tries.max(least))
     };
     let (short, tries) = course(0, requests, (tries, tries.div_ceil(LEAST)));
-    for index in 0..tries {
-        let candidate = search.next(index as f64 / tries as f64);
-        search.tried(candidate, short.of(profile, &candidate.policy(profile, demand)).worth);
+    let (glance, _) = course(0, requests.div_ceil(GLANCE), (1, 1));
+    let is_thorough = effort.is_thorough(demand);
+    let limit = if is_thorough { WORK * short.requests() * tries as f64 } else { f64::INFINITY };
+    let (mut most, mut work, mut tried) = (f64::NEG_INFINITY, 0.0, 0);
+    loop {
+        let done = (tried as f64 / tries as f64).max(work / limit);
+        if done >= 1.0 {
+            break;
+        }
+        tried += 1;
+        let candidate = search.next(done);
+        let policy = candidate.policy(profile, demand);
+        if is_thorough {
+            let glimpse = glance.of(profile, &policy);
+            work += glimpse.work;
+            most = most.max(glimpse.worth);
+            if glimpse.worth < most - HOPELESS {
+                search.tried(candidate, glimpse.worth - HOPELESS);
+                continue;
+            }
+        }
+        let trial = short.of(profile, &policy);
+        work += trial.work;
+        search.tried(candidate, trial.worth);
     }
     let [mut rules, mut priced] = search.tries();
     let mut best = None;
@@ -121,7 +165,7 @@ fn search(
     }
     let (Trial { accuracy, violations, .. }, candidate) = best.ok_or(DemandError::Tries)?;
     let bound = fluid(profile, profile.slo(), demand.per_request());
-    Ok(Plan { policy: candidate.policy(profile, demand), bound, accuracy, violations })
+    Ok(Plan { policy: candidate.policy(profile, demand), bound, accuracy, violations, tries: tried })
 }
 
 /// The same arrivals for every policy, at the load and above it.
@@ -137,6 +181,8 @@ struct Trial {
     worth: f64,
     accuracy: f64,
     violations: f64,
+    /// Requests and decisions.
+    work: f64,
 }
 
 impl Course {
@@ -153,6 +199,11 @@ impl Course {
         }
     }
 
+    /// How many come in a trial.
+    fn requests(&self) -> f64 {
+        (self.calm.0.len() + self.stress.0.len()) as f64
+    }
+
     fn of(&self, profile: &Profile, policy: &Policy) -> Trial {
         let run = |(arrivals, last): &(Vec<Instant>, Instant)| {
             // Every worker is free at first, which the start of the trial must not count.
@@ -160,8 +211,9 @@ impl Course {
                 Instant::from_nanos(profile.slo().as_nanos().saturating_mul(4).min(last.as_nanos() / 2));
             trial(profile, policy, self.workers, arrivals.iter().copied(), from..*last)
         };
-        let calm = run(&self.calm);
-        let worth = calm.worth() + STRESSED * run(&self.stress).worth();
-        Trial { worth, accuracy: calm.accuracy(), violations: calm.violations() }
+        let (calm, stress) = (run(&self.calm), run(&self.stress));
+        let worth = calm.worth() + STRESSED * stress.worth();
+        let work = self.requests() + (calm.decisions + stress.decisions) as f64;
+        Trial { worth, accuracy: calm.accuracy(), violations: calm.violations(), work }
     }
 }

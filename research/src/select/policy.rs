@@ -44,7 +44,12 @@ impl Policy {
     /// The most accurate model that is in time, whatever comes next, for the worker's share of what waits.
     #[must_use]
     pub fn greedy(profile: &Profile) -> Self {
-        Self::by(profile, Rule::Greedy(Greedy::new(profile)))
+        Self::greedy_within(profile, profile.slo(), 0.0)
+    }
+
+    /// The same of batches that take at most `longest`, and by `falls` of that less for each request that waits for a worker.
+    pub(super) fn greedy_within(profile: &Profile, longest: Span, falls: f64) -> Self {
+        Self::by(profile, Rule::Greedy(Greedy::new(profile, longest, falls)))
     }
 
     /// The first of `models` while at most `at[0]` more requests wait than workers are free, the second up to `at[1]`,

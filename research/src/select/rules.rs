@@ -10,23 +10,39 @@ use super::profile::Profile;
 pub(super) struct Greedy {
     /// By falling accuracy.
     models: Vec<(usize, Variant)>,
+    /// No batch takes longer while a worker is free for each request, and each request more makes that shorter by so much of itself,
+    /// but not shorter than one of the fastest model.
+    longest: Span,
+    falls: f64,
+    least: Span,
 }
 
 impl Greedy {
-    pub(super) fn new(profile: &Profile) -> Self {
+    pub(super) fn new(profile: &Profile, longest: Span, falls: f64) -> Self {
         let mut models: Vec<_> = profile.models().iter().cloned().enumerate().collect();
         models.sort_by(|a, b| b.1.accuracy.total_cmp(&a.1.accuracy));
-        Self { models }
+        Self { models, longest, falls, least: profile.fastest() }
     }
 
     pub(super) fn decide(&self, state: &State<'_>, limit: Span) -> Decision {
         let share = state.share();
-        let sizes = || self.models.iter().map(|(m, of)| (*m, of.profile.largest_within(limit, share)));
+        let excess = state.count().saturating_sub(state.free) as f64;
+        let longest = self.longest.as_nanos() as f64 * libm::exp(-self.falls * excess);
+        let limit = limit.min(Span::from_nanos(longest as u64).max(self.least));
         // Of those that do not manage all, the one that manages most; of equals the most accurate.
-        let most = sizes().rev().max_by_key(|&(_, batch)| batch);
-        match sizes().find(|&(_, batch)| batch == share).or(most).filter(|&(_, batch)| batch > 0) {
-            Some((model, batch)) => Decision::Start { model, batch, take: Take::Oldest },
-            None => Decision::Refuse,
+        let mut most = (0, 0);
+        for (model, of) in &self.models {
+            let batch = of.profile.largest_within(limit, share);
+            if batch > most.1 {
+                most = (*model, batch);
+            }
+            if batch == share {
+                break;
+            }
+        }
+        match most {
+            (_, 0) => Decision::Refuse,
+            (model, batch) => Decision::Start { model, batch, take: Take::Oldest },
         }
     }
 }

@@ -33,7 +33,7 @@ fn ramsis(flavour: Flavour) -> Ramsis {
 
 fn shared(loads: &[f64]) -> Shared {
     let profile = select::Profile::new(DEADLINE, models()).expect("a profile");
-    let effort = Effort { tries: 300, requests: 4000, seed: 1 };
+    let effort = Effort { tries: 300, requests: 4000, seed: 1, thorough: false };
     let plan = |&load: &f64| {
         let demand = Demand { load, workers: WORKERS, order: Order::NewestToo };
         (load, select::plan(&profile, demand, effort).expect("a plan").policy)

@@ -2,7 +2,8 @@
 //!
 //! *Why it is safe.* As of one scheduler ([`Scheduler::hand_over`]), at an instant at which no worker of the device runs anything
 //! and of no service a mandatory request waits: from then on the new device is one that starts with free workers, at a calm
-//! instant, and its admission bounds what may come of all services together in any stretch of time.
+//! instant, and its admission bounds what may come of all services together in any stretch of time. The account of stalls begins anew as well:
+//! what is promised counts those behind the instant alone, of which no more than declared are explained.
 
 use super::Device;
 use crate::scheduler::{HandOverError, Scheduler};

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const EFFORT: Effort = Effort { tries: 300, requests: 8000, seed: 5 };
+const EFFORT: Effort = Effort { tries: 300, requests: 8000, seed: 5, thorough: false };
 
 /// What comes of a policy in 40,000 requests, and in a second before them.
 fn fare(profile: &Profile, policy: &Policy, demand: Demand) -> Score {
@@ -82,4 +82,40 @@ fn few_workers_and_large_batches_do_no_worse_than_simple_rules() {
         let profile = synthetic();
         planned(&profile, demand(load * profile.quickest() * workers as f64, workers));
     }
+}
+
+/// What one worker does matters most where it is alone.
+#[test]
+fn few_workers_are_planned_for_more_thoroughly_but_not_with_more_work() {
+    let profile = synthetic();
+    let of = |demand, thorough| plan(&profile, demand, Effort { thorough, ..QUICK }).expect("a plan");
+    let worth = |demand, thorough| fare(&profile, &of(demand, thorough).policy, demand).worth();
+    let alone = demand(60.0, 1);
+    assert_eq!((of(alone, false).tries, of(alone, true).tries), (QUICK.tries, 4 * QUICK.tries));
+    let (quick, thorough) = (worth(alone, false), worth(alone, true));
+    assert!(thorough > quick + 0.01, "{thorough} for {quick}");
+    // Where hardly anything comes, those that wait look again and again.
+    let idle = of(demand(5.0, 2), true);
+    assert!((QUICK.tries..4 * QUICK.tries).contains(&idle.tries), "{}", idle.tries);
+    let many = demand(400.0, 8);
+    assert_eq!(format!("{:?}", of(many, true)), format!("{:?}", of(many, false)));
+}
+
+#[test]
+fn greedy_batches_are_no_longer_than_they_may_be_and_shorter_the_more_waits() {
+    let profile = synthetic();
+    let of = |waiting: usize, longest: f64, falls: f64| {
+        let waiting = vec![Instant::ZERO; waiting];
+        let (now, longest_of_all) = (Instant::ZERO, Span::from_nanos(u64::MAX));
+        let state = State { now, waiting: (&waiting, &[]), free: 1, soon: 0, longest: longest_of_all };
+        match Policy::greedy_within(&profile, ms(longest), falls).decide(&state) {
+            Decision::Start { model, batch, .. } => (model, batch),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((of(1, 100.0, 0.0), of(2, 100.0, 0.0), of(3, 100.0, 0.0)), ((2, 1), (2, 2), (1, 3)));
+    assert_eq!((of(1, 44.0, 0.0), of(2, 44.0, 0.0), of(3, 44.0, 0.0)), ((1, 1), (1, 2), (1, 3)));
+    // 44 ms, less a half and less three quarters; and never shorter than one of the fastest.
+    assert_eq!((of(1, 44.0, 0.7), of(2, 44.0, 0.7), of(3, 44.0, 0.7)), ((1, 1), (0, 2), (0, 2)));
+    assert_eq!(of(8, 1.0, 5.0), (0, 1));
 }
