@@ -105,6 +105,8 @@ pub fn in_words(message: &str, table: &str) -> String {
     match message {
         // Of a name that stands alone, or leads to a value.
         "wanted string or table" => format!("must be a text in quotes, or {table}"),
+        // Of all that a list may have.
+        "trailing characters" => "must be a list of fewer".to_owned(),
         "expected value" => "no such value can stand here".to_owned(),
         "EOF while parsing a value" => "it ends where a value must stand".to_owned(),
         _ if message.starts_with("EOF while parsing ") => {
@@ -201,6 +203,7 @@ mod tests {
             ("[[1, 2]]", "[1, 2]", "pairs[0]: must be a list of 2, not 1 at line 1"),
             ("[[1, 2]]", "[[1, 2], [1]]", "pairs[1]: must be a list of 2, not a list of 1 at line 1"),
             ("\"a\"", "\"a\": true, \"b\": 1, \"c\"", "by.b: must be true or false, not 1 at line 1"),
+            ("[[1, 2]]", "[[1, 2], [1, 2, 3]]", "pairs[1]: must be a list of fewer at line 1"),
             (", \"by\": {\"a\": true}}", "", "it ends within an object at line 1"),
             (
                 "1,",

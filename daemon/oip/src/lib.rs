@@ -10,6 +10,7 @@ pub mod grpc;
 pub mod http;
 mod pack;
 pub mod remote;
+pub mod text;
 pub mod tls;
 
 pub use call::{Answer, Call, Data, Input, Model, Parameter, Parameters, Wanted};

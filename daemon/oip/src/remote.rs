@@ -10,13 +10,11 @@ use weir_client::TensorInfo;
 
 use crate::http::{self, JsonTensor};
 use crate::pack::put;
+use crate::text::{MAX_TEXT, printable};
 use crate::{Input, Refused};
 
 /// The extension that a server names if it takes and gives tensors as they lie in memory.
 pub const BINARY: &str = "binary_tensor_data";
-
-/// Characters of a refusal that are told; longer ones are cut.
-const MAX_TEXT: usize = 512;
 
 /// What a server says of itself.
 #[derive(Clone, Debug, Deserialize)]
@@ -169,12 +167,6 @@ pub fn refusal(body: &[u8]) -> String {
         Err(_) => String::from_utf8_lossy(&body[..body.len().min(4 * MAX_TEXT)]).into_owned(),
     };
     printable(text.trim())
-}
-
-/// A text of a remote's, that forges no line of a log and is not long.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    text.chars().take(MAX_TEXT).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -48,7 +48,14 @@ impl ModelsError {
 /// A model that the manifest does not have, a variant that cannot stand in for the one before it, and results of a stage that
 /// do not become requests of the next.
 pub fn resolve_models(config: &Config) -> Result<Vec<Vec<ModelSpec>>, ModelsError> {
-    let manifest = config.daemon.models.as_deref().map(Manifest::load).transpose()?;
+    let manifest = config.daemon.models.as_deref().map(Manifest::load).transpose();
+    let manifest = manifest.map_err(|error| match error {
+        ManifestError::Read { path, source } => {
+            let (field, value) = ("daemon.models".to_owned(), path.display().to_string());
+            ModelsError::Field { field, value, reason: format!("cannot be read: {source}") }.in_file(config)
+        }
+        other => other.into(),
+    })?;
     let variants = |service: &ServiceConfig| {
         let specs = match (&service.model, &manifest) {
             (ModelChoice::Simulated { models, input, output }, _) => {

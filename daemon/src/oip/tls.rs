@@ -9,7 +9,7 @@ use rt_core::{Instant, Span};
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
-use weir_oip::remote::printable;
+use weir_oip::text::printable;
 use weir_oip::tls::{HTTP, HTTP2, ServerFiles, ServerPems, Unusable};
 use weir_os::clock;
 use weir_os::locks::lock;

@@ -15,6 +15,7 @@ use super::Connection;
 use super::session::DRAINING;
 use crate::overview::Overview;
 use weir_engine::{TensorSpec, packed_len};
+use weir_oip::text::is_printable;
 use weir_os::clock;
 use weir_os::locks::lock;
 use weir_os::realtime::{self, Role};
@@ -150,8 +151,9 @@ fn asked_for(
         refuse(RefusalCode::UnknownService, text)
     })?;
     let name = registration.stream();
-    if name.is_empty() || name.len() > 64 || name.chars().any(char::is_control) {
-        let text = format!("stream name {name:?} must be 1..=64 bytes without control characters");
+    if name.is_empty() || name.len() > 64 || !name.chars().all(is_printable) {
+        let text =
+            format!("stream name {name:?} must be 1..=64 bytes without control characters or invisible ones");
         return Err(refuse(RefusalCode::InvalidConstraint, text));
     }
     Ok((Arc::clone(service), spec(registration)?))

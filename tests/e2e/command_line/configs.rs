@@ -141,7 +141,7 @@ fn what_a_configuration_points_to_must_be_there() {
     let shipped = format!("models = \"{}\"", manifest.display());
     for (message, words) in [
         (named("digits-s", ""), &["weir.toml", "service[0].model", "digits-s", "daemon.models"][..]),
-        (named("digits-s", "models = \"gone.toml\""), &["gone.toml", "cannot be read"]),
+        (named("digits-s", "models = \"gone.toml\""), &["daemon.models = ", "gone.toml: cannot be read"]),
         (
             named("digits-q", &shipped),
             &["weir.toml:", "service[0].model", "manifest.toml", "digits-q", "digits-xs, digits-s"],

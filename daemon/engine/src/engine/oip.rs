@@ -18,7 +18,8 @@ use hyper::body::Bytes;
 use rt_core::{Instant, Span};
 use weir_client::TensorInfo;
 use weir_oip::Refused;
-use weir_oip::remote::{Metadata, printable};
+use weir_oip::remote::Metadata;
+use weir_oip::text::printable;
 
 use super::batching::{BothWays, choose_modes, loop_modes};
 use super::layout::Layout;

@@ -75,7 +75,7 @@ struct Trained {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let (plan, index) = plan_before(&args.file, "", &args.service)?;
+    let (plan, index) = plan_before(&args.file, "SERVICE = ", &args.service)?;
     let service = &plan.services[index];
     let name = &args.service;
     if service.pipeline.is_some() {

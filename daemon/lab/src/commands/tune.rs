@@ -31,7 +31,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let config = Config::load(&args.file)?;
     let names = config.services.iter().map(|service| service.name.as_str());
-    let service = &config.services[place_of("", &args.service, names)?];
+    let service = &config.services[place_of("SERVICE = ", &args.service, names)?];
     let recorded = service.record.as_ref().map(|record| record.path.clone());
     let device = service.share.map(|share| &*config.devices[share.device].name);
     let Some(path) = args.arrivals.clone().or(recorded) else {

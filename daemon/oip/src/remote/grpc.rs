@@ -7,7 +7,7 @@ use tonic::codegen::http::HeaderMap;
 use tonic::{Code, Status};
 use weir_client::TensorInfo;
 
-use super::{Answered, Described, Metadata, Server, printable};
+use super::{Answered, Described, Metadata, Server};
 use crate::grpc::bounded::check_fields;
 use crate::grpc::elements;
 use crate::grpc::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
@@ -16,6 +16,7 @@ use crate::grpc::inference::{
     ModelInferRequest, ModelInferResponse, ModelMetadataRequest, ModelMetadataResponse, ModelReadyRequest,
     ModelReadyResponse, ServerMetadataRequest, ServerMetadataResponse,
 };
+use crate::text::printable;
 use crate::{Input, Refused, invalid, name_of};
 
 /// Where a server tells what it is.

@@ -1,10 +1,11 @@
 //! A service: what runs its batches, and what is promised of its requests.
 
 use std::collections::HashSet;
+use std::fmt::Display;
 
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Level, LevelError, MAX_BATCH, MAX_SPAN,
-    MAX_STALLS, Span, Stalls, StreamSpec,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Level, LevelError, MAX_BATCH,
+    MAX_LEVELS, MAX_SPAN, MAX_STALLS, Span, Stalls, StreamSpec,
 };
 
 use super::check::{ABSENT, Check, Refused, all, shown};
@@ -333,8 +334,8 @@ impl Check<'_> {
                 StreamSpec::promised(constraints, curve)
             }
         };
-        let shown = || format!("{} level(s)", degraded.len());
-        let spec = with_ladder(spec, &degraded).map_err(|reason| self.refuse(&behind, &shown(), reason))?;
+        let spec =
+            with_ladder(spec, &degraded).map_err(|wrong| self.refuse_ladder(&behind, &degraded, wrong))?;
         Ok(ReservedStream { name: raw.name, spec, class: 0 })
     }
 
@@ -368,7 +369,14 @@ impl Check<'_> {
         let any = StreamSpec::promised(first.clone(), curve);
         match with_ladder(any, &levels) {
             Ok(_) => Ok(levels),
-            Err(reason) => Err(self.refuse(field, &format!("{} level(s)", levels.len()), reason)),
+            Err(wrong) => Err(self.refuse_ladder(field, &levels, wrong)),
+        }
+    }
+
+    fn refuse_ladder(&self, field: &str, levels: &[ConstraintSet], (level, reason): NoLadder) -> Refused {
+        match level {
+            Some(level) => self.refuse(&format!("{field}[{level}]"), &levels[level].to_string(), reason),
+            None => self.refuse(field, &format!("{} level(s)", levels.len()), reason),
         }
     }
 
@@ -401,15 +409,30 @@ impl Check<'_> {
     }
 }
 
-/// With weaker promises behind its own, each for as many requests as leave no more that must be served.
-fn with_ladder(spec: StreamSpec, levels: &[ConstraintSet]) -> Result<StreamSpec, String> {
+/// The level that is wrong, from 0, if it is one, and why.
+type NoLadder = (Option<usize>, String);
+
+/// With weaker promises behind its own, each for as many requests as leave no more that must be served: of a level that asks for no
+/// smaller share of them these are no more than before it, so it is none to fall to.
+fn with_ladder(spec: StreamSpec, levels: &[ConstraintSet]) -> Result<StreamSpec, NoLadder> {
     if levels.is_empty() {
         return Ok(spec);
     }
-    let first = spec.demand().ok_or_else(|| LevelError::NoFirst.to_string())?;
+    let whole = |error: &dyn Display| (None, error.to_string());
+    let first = spec.demand().ok_or_else(|| whole(&LevelError::NoFirst))?;
+    let mut before = first.0;
+    for (level, set) in levels.iter().enumerate().take(MAX_LEVELS) {
+        let asked = set.density();
+        if asked >= before && asked.numerator() > 0 {
+            let reason = format!(
+                "is not weaker than what stands before it: {asked} of the requests must be served, must be less than {before}"
+            );
+            return Err((Some(level), reason));
+        }
+        before = asked;
+    }
     let levels: Result<Vec<_>, _> = levels.iter().map(|set| Level::behind(first, set.clone())).collect();
-    let levels = levels.map_err(|error| error.to_string())?;
-    spec.with_levels(levels).map_err(|error| error.to_string())
+    spec.with_levels(levels.map_err(|error| whole(&error))?).map_err(|error| whole(&error))
 }
 
 impl ServiceConfig {

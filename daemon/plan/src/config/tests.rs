@@ -75,10 +75,18 @@ fn weaker_promises_are_a_ladder_or_refused() {
     for (levels, why) in [
         ("[[]]", "level 1 promises nothing"),
         ("[[{ any-miss = { m = 2, k = 3 } }], []]", "level 2 promises nothing"),
-        ("[[{ any-miss = { m = 0, k = 2 } }]]", "level 1 is not weaker"),
-        ("[[{ any-miss = { m = 3, k = 4 } }], [{ any-miss = { m = 2, k = 3 } }]]", "level 2 is not weaker"),
         (
-            "[[{ row-miss = 9 }], [{ row-miss = 9 }], [{ row-miss = 9 }], [{ row-miss = 9 }], [{ row-miss = 9 }]]",
+            "[[{ any-miss = { m = 0, k = 2 } }]]",
+            "degraded[0] = any_miss(0,2): is not weaker than what stands before it: 2/2 of the requests must be served",
+        ),
+        ("[[{ any-miss = { m = 3, k = 4 } }], [{ any-miss = { m = 2, k = 3 } }]]", "must be less than 1/4"),
+        (
+            "[[{ any-miss = { m = 2, k = 3 } }], [{ any-miss = { m = 2, k = 3 } }]]",
+            "degraded[1] = any_miss(2,3): is not weaker",
+        ),
+        ("[[{ any-miss = { m = 4, k = 6 } }], [{ any-miss = { m = 2, k = 3 } }]]", "must be less than 2/6"),
+        (
+            "[[{ row-miss = 5 }], [{ row-miss = 6 }], [{ row-miss = 7 }], [{ row-miss = 8 }], [{ row-miss = 9 }]]",
             "at most 4",
         ),
     ] {

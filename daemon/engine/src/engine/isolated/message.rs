@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use weir_oip::text::is_printable;
+
 use super::{Place, Task};
 use crate::engine::{
     Backend, Constant, Engine, ExternalFile, MAX_BATCH, ModelSpec, RunMode, SimulatedTime, TensorSpec,
@@ -180,7 +182,7 @@ fn mode(code: u8) -> Option<RunMode> {
 
 /// Text that forges no line of the log and steers no terminal.
 fn printable(text: &[u8]) -> String {
-    String::from_utf8_lossy(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    String::from_utf8_lossy(text).chars().map(|c| if is_printable(c) { c } else { ' ' }).collect()
 }
 
 #[cfg(test)]

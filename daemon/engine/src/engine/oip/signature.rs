@@ -1,7 +1,8 @@
 //! What a remote says of a model, held against the manifest before anything is asked of it.
 
 use weir_client::TensorInfo;
-use weir_oip::remote::{Described, Metadata, printable};
+use weir_oip::remote::{Described, Metadata};
+use weir_oip::text::printable;
 use weir_oip::{data_type, name_of};
 
 use crate::engine::{ModelSpec, Side, TensorSpec};
