@@ -125,7 +125,7 @@ fn without_a_recording_it_is_said_how_to_have_one() {
             "{parts:?}: {text}"
         );
     };
-    refused(&["lane"], &["lane: must be one of the services, lanes"]);
+    refused(&["lane"], &["SERVICE = lane: must be one of the services, lanes"]);
     refused(&["lanes"], &["records nothing", "record = \"arrivals.csv\"", "--arrivals"]);
     refused(&["lanes", "--arrivals", "none.csv"], &["none.csv", "No such file"]);
     std::fs::write(place.path("other.csv"), "# weir: arrivals at service signs\ntime,stream\n")

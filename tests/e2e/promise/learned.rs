@@ -116,7 +116,7 @@ fn what_cannot_be_trained_is_refused_in_words() {
     let other = place.path("other.csv").display().to_string();
     std::fs::write(&other, "# weir: arrivals at service tracks\n1,cam\n").expect("written");
     for (arguments, wanted) in [
-        (&["other"][..], "other: must be one of the services, lanes"),
+        (&["other"][..], "SERVICE = other: must be one of the services, lanes"),
         (&["lanes", "--arrivals", "poisson:-1"], "--arrivals"),
         (&["lanes", "--arrivals", "waves"], "must be poisson:RATE or mmpp:RATE@SECONDS"),
         (&["lanes", "--width", "257"], "257 is not in 1..=256"),

@@ -265,7 +265,10 @@ fn streams_are_bounded_and_their_names_belong_to_one_holder() {
     let held = stream(&mut client, "reserved");
     assert_eq!(refused(other.register(&best_effort("null", "reserved"))), RefusalCode::NameInUse);
     assert_eq!(refused(other.register(&best_effort("void", "s"))), RefusalCode::UnknownService);
-    assert_eq!(refused(other.register(&best_effort("null", ""))), RefusalCode::InvalidConstraint);
+    for name in ["", "a\nb", "cam\u{202e}1", "cam\u{200b}"] {
+        let refused = refused(other.register(&best_effort("null", name)));
+        assert_eq!(refused, RefusalCode::InvalidConstraint, "{name:?}");
+    }
     client.unregister(&streams.remove(0)).expect("given up");
     let taken = stream(&mut other, "s0");
     serves(&mut other, &taken);

@@ -86,7 +86,7 @@ fn weaker_promises_are_a_ladder_or_refused() {
         ),
         ("[[{ any-miss = { m = 4, k = 6 } }], [{ any-miss = { m = 2, k = 3 } }]]", "must be less than 2/6"),
         (
-            "[[{ row-miss = 9 }], [{ row-miss = 9 }], [{ row-miss = 9 }], [{ row-miss = 9 }], [{ row-miss = 9 }]]",
+            "[[{ row-miss = 5 }], [{ row-miss = 6 }], [{ row-miss = 7 }], [{ row-miss = 8 }], [{ row-miss = 9 }]]",
             "at most 4",
         ),
     ] {

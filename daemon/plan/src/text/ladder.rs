@@ -94,7 +94,7 @@ pub(super) fn contingencies_json(plan: &ServicePlan) -> Value {
 
 /// As JSON, what all promises fall back on, case by case.
 pub(super) fn fallback_json(plan: &ServicePlan) -> Value {
-    let one = |(case, told): (Case, Option<(usize, Option<Span>)>)| {
+    let one = |(case, told): (Case, Option<InForce>)| {
         let told =
             told.map(|(level, after)| json!({ "level": level, "in_force_ns": after.map(Span::as_nanos) }));
         json!({ "case": case, "falls_back": told })
@@ -102,8 +102,11 @@ pub(super) fn fallback_json(plan: &ServicePlan) -> Value {
     fallbacks(plan).into_iter().map(one).collect()
 }
 
+/// The level that is in force, and how much later at most, if that is known.
+type InForce = (usize, Option<Span>);
+
 /// Of each case that promises may fall back in the level that is in force then, and how much later at most, if that is known.
-fn fallbacks(plan: &ServicePlan) -> Vec<(Case, Option<(usize, Option<Span>)>)> {
+fn fallbacks(plan: &ServicePlan) -> Vec<(Case, Option<InForce>)> {
     let streams = plan.foreseen();
     if streams.is_empty() || !plan.may_fall_back() {
         return Vec::new();
