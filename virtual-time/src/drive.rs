@@ -231,8 +231,10 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
 
     /// Misses what the policy never decided.
     fn give_up(&mut self) {
-        for token in self.walk.settled..self.walk.settled + self.walk.open.len() as u64 {
-            self.end(End { token, mandatory: false, outcome: Outcome::Missed(MissReason::Expired) });
+        // Those behind it that have ended are told with it.
+        while !self.walk.open.is_empty() {
+            let (token, outcome) = (self.walk.settled, Outcome::Missed(MissReason::Expired));
+            self.end(End { token, mandatory: false, outcome });
         }
     }
 

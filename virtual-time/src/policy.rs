@@ -44,7 +44,7 @@ pub enum Step {
 /// Who decides which request runs, when and where: the calling contract of [`rt_core::Scheduler`].
 ///
 /// Told of each arrival and each end of a batch, and then asked by [`Policy::poll`] until it waits. Each request
-/// ends once, at its arrival or later; one in a batch does not end before the batch does.
+/// ends once, at its arrival or later; one in a batch ends when the batch does, or is missed once its deadline has passed.
 pub trait Policy {
     /// How many workers there are, numbered from 0.
     fn workers(&self) -> usize;

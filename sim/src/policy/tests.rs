@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use planner::Problem;
 use proptest::prelude::*;
-use rt_core::{Constraint, Instant, Outcome, Span, WorkerId};
+use rt_core::{Constraint, Instant, MissReason, Outcome, Span, WorkerId};
 
 use super::{End, Policy, PolicyKind, Rival, Step, scheduled_by};
 use crate::dice::Dice;
@@ -70,7 +70,8 @@ impl<P: Policy> Watched<P> {
 
     fn end(&mut self, end: &End) {
         assert!(self.open.remove(&end.token), "{} ends twice", end.token);
-        assert!(!self.running.iter().flatten().any(|&token| token == end.token), "{} runs", end.token);
+        let runs = self.running.iter().flatten().any(|&token| token == end.token);
+        assert!(!runs || end.outcome == Outcome::Missed(MissReason::Late), "{} runs", end.token);
     }
 }
 
@@ -172,6 +173,8 @@ proptest! {
                 prop_assert_eq!(request.outcome == Outcome::Served, in_time, "{}", kind);
                 prop_assert!(batch.is_none_or(|batch| batch.start >= request.arrival), "{}", kind);
                 prop_assert!(request.ended >= request.arrival, "{}", kind);
+                let early = batch.is_some_and(|batch| request.ended < batch.finish);
+                prop_assert!(!early || request.ended > request.arrival + problem.deadline, "{}", kind);
             }
             for (index, batch) in run.batches.iter().enumerate() {
                 let members = run.requests.iter().filter(|r| r.batch == Some(index)).count();
