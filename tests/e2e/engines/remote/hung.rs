@@ -58,6 +58,7 @@ fn batches_that_a_server_refuses_are_told_once_a_second_with_how_many_they_were(
     let place = front("toy", &url(&liar.socket()), PATIENT);
     profiled(&place, [2_000, 2_000]);
     let daemon = place.serve();
+    alive(&daemon, 1);
     liar.behave(Behaviour::Refuses);
     let began = now();
     let mut client = daemon.client();
