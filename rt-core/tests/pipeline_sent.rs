@@ -44,7 +44,10 @@ fn what_is_read_within_the_guard_is_in_time_counted_from_its_sending() {
                     read_late += usize::from(delay > 0);
                     unread.push_back((tick, before.max(tick + delay)));
                 }
-                while let Some((sent, _)) = unread.pop_front_if(|(_, read)| *read <= tick) {
+                while let Some(&(sent, read)) = unread.front()
+                    && read <= tick
+                {
+                    unread.pop_front();
                     line.read(*id, (sent, tick));
                 }
                 if dice.within(0, 60) == 0 {
