@@ -5,12 +5,12 @@ mod oracle;
 mod shared;
 mod stages;
 
+use harness::{Harness, config};
 use oracle::Stream;
 use oracle::sharing::{Service, Shared};
 use rt_core::{
-    Action, Arrival, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event,
-    HandOverError, Instant, LatencyProfile, MissReason, Outcome, Ran, SafeModeConfig, Scheduler,
-    SchedulerConfig, Span, StreamId, StreamSpec, Workers,
+    Action, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, HandOverError, Instant,
+    MissReason, Outcome, Ran, SafeModeConfig, SchedulerConfig, Span, StreamId, StreamSpec,
 };
 use stages::draw::{one_in, two_stages};
 
@@ -18,100 +18,32 @@ const P: u64 = 1_000;
 const DEADLINE: u64 = 10 * P;
 const GUARD: u64 = 100;
 const QUEUE: usize = 4;
+const FOR_EVER: u64 = 1 << 40;
 
-fn at(n: u64) -> Instant {
-    Instant::from_nanos(n)
+/// Two workers, one request a batch, of which the first runs its first batch for ever.
+fn one_hangs() -> Harness {
+    let span = ns(50 * P);
+    let config = SchedulerConfig {
+        guard: ns(GUARD),
+        queue: QUEUE,
+        safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
+        ..config(&[P], 1, 2, DEADLINE, Dispatch::Eager)
+    };
+    let mut first = [FOR_EVER].into_iter();
+    Harness::new(config, move |_, bound| first.next().unwrap_or(bound))
 }
 
 fn ns(n: u64) -> Span {
     Span::from_nanos(n)
 }
 
-/// Two workers, one request a batch, of which the first runs its first batch for ever.
-struct Hung {
-    scheduler: Scheduler,
-    now: u64,
-    wake: Option<u64>,
-    /// When the second one is done.
-    done: Option<u64>,
-    ends: Vec<(u64, u64, Outcome)>,
-    causes: Vec<(u64, Cause)>,
-    tokens: u64,
+/// When each request has ended, and how.
+fn ends(hung: &Harness) -> Vec<(u64, u64, Outcome)> {
+    hung.resolutions.iter().map(|(now, of)| (*now, of.request.token, of.outcome)).collect()
 }
 
-impl Hung {
-    fn new() -> Self {
-        let profile = LatencyProfile::new(&[ns(P)]).expect("a profile");
-        let safe_mode = SafeModeConfig { hold: ns(50 * P), clean: ns(50 * P), latch: false };
-        let config = SchedulerConfig {
-            deadline: ns(DEADLINE),
-            guard: ns(GUARD),
-            tolerance: Span::ZERO,
-            stalls: None,
-            workers: vec![Workers { count: 2, batch: 1, profile }],
-            dispatch: Dispatch::Eager,
-            background: true,
-            spread: false,
-            queue: QUEUE,
-            streams: 4,
-            safe_mode,
-        };
-        let scheduler = Scheduler::new(config).expect("valid");
-        let (ends, causes) = (Vec::new(), Vec::new());
-        Self { scheduler, now: 0, wake: None, done: None, ends, causes, tokens: 0 }
-    }
-
-    fn add(&mut self, spec: StreamSpec) -> StreamId {
-        self.scheduler.add_stream(at(self.now), spec).expect("room")
-    }
-
-    fn arrive(&mut self, stream: StreamId) {
-        let arrival = Arrival::new(stream, self.tokens, at(self.now));
-        self.tokens += 1;
-        if let Some(refused) = self.scheduler.handle_arrival(at(self.now), arrival) {
-            self.ends.push((self.now, refused.request.token, refused.outcome));
-        }
-        self.poll();
-    }
-
-    fn poll(&mut self) {
-        loop {
-            match self.scheduler.poll(at(self.now)) {
-                Action::Start { worker: 0 } => {}
-                Action::Start { .. } => self.done = Some(self.now + P),
-                Action::Resolve(resolution) => {
-                    self.ends.push((self.now, resolution.request.token, resolution.outcome));
-                }
-                Action::Event(Event::SafeMode(transition)) => {
-                    self.causes.extend(transition.state.alarm.map(|alarm| (self.now, alarm.cause)));
-                }
-                Action::Event(_) => {}
-                Action::WakeAt(wake) => {
-                    assert!(wake.is_none_or(|wake| wake.as_nanos() > self.now), "due already");
-                    self.wake = wake.map(Instant::as_nanos);
-                    return;
-                }
-            }
-        }
-    }
-
-    /// On to `until`, by way of all that happens before.
-    fn advance(&mut self, until: u64) {
-        while let Some(next) = self.wake.into_iter().chain(self.done).min().filter(|&next| next <= until) {
-            self.now = next;
-            if self.done == Some(next) {
-                self.done = None;
-                self.scheduler.handle_completion(at(next), 1, Ran::Done(ns(P)));
-            }
-            self.poll();
-        }
-        self.now = until;
-        self.poll();
-    }
-
-    fn missed(&self, stream: StreamId, reason: MissReason) -> u64 {
-        self.scheduler.stream_counts(stream).expect("it is there").0.missed(reason)
-    }
+fn missed(hung: &Harness, stream: StreamId, reason: MissReason) -> u64 {
+    hung.scheduler.stream_counts(stream).expect("it is there").0.missed(reason)
 }
 
 fn one_in_four(every: u64) -> StreamSpec {
@@ -122,23 +54,23 @@ fn one_in_four(every: u64) -> StreamSpec {
 
 #[test]
 fn what_runs_in_a_batch_that_does_not_end_is_missed_at_its_deadline() {
-    let mut hung = Hung::new();
+    let mut hung = one_hangs();
     let stream = hung.add(one_in_four(P));
     hung.arrive(stream);
-    hung.advance(DEADLINE);
-    assert_eq!((&*hung.ends, &*hung.causes), (&[][..], &[(P + GUARD + 1, Cause::ServiceOverrun)][..]));
-    hung.advance(5 * DEADLINE);
+    hung.advance_to(DEADLINE);
+    assert_eq!((ends(&hung), hung.causes()), (vec![], vec![(P + GUARD + 1, Cause::ServiceOverrun)]));
+    hung.advance_to(5 * DEADLINE);
     let late = Outcome::Missed(MissReason::Late);
-    assert_eq!(hung.ends, [(DEADLINE + 1, 0, late)]);
+    assert_eq!(ends(&hung), [(DEADLINE + 1, 0, late)]);
     // Its worker is as busy as before, for whoever is to take over too.
     assert_eq!((hung.scheduler.running(), hung.scheduler.batch(0).len()), (1, 1));
-    let mut next = Hung::new().scheduler;
+    let mut next = one_hangs().scheduler;
     let busy = Err(HandOverError::Busy { running: 1, waiting: 0 });
-    assert_eq!(hung.scheduler.hand_over(at(hung.now), &mut next, &[]), busy);
+    assert_eq!(hung.scheduler.hand_over(Instant::from_nanos(hung.now), &mut next, &[]), busy);
     // What is heard of it in the end changes nothing, whatever it is.
     for end in 0..3 {
         let mut scheduler = hung.scheduler.clone();
-        let now = at(hung.now);
+        let now = Instant::from_nanos(hung.now);
         match end {
             0 => scheduler.handle_completion(now, 0, Ran::Done(ns(hung.now))),
             1 => scheduler.handle_completion(now, 0, Ran::Failed(ns(hung.now))),
@@ -157,14 +89,14 @@ fn what_runs_in_a_batch_that_does_not_end_is_missed_at_its_deadline() {
 
 #[test]
 fn a_promised_stream_is_served_beside_a_batch_that_does_not_end() {
-    let mut hung = Hung::new();
+    let mut hung = one_hangs();
     let stream = hung.add(one_in_four(2 * P));
     // Far more than its log has places for.
     for n in 0..500 {
-        hung.advance(2 * P * n);
+        hung.advance_to(2 * P * n);
         hung.arrive(stream);
     }
-    hung.advance(hung.now + DEADLINE);
+    hung.advance_to(hung.now + DEADLINE);
     let (counts, left) = hung.scheduler.stream_counts(stream).expect("it is there");
     assert_eq!((counts.served, counts.missed(MissReason::Late), counts.missed_total()), (499, 1, 1));
     assert_eq!(left, Some(1), "the miss is long past");
@@ -172,55 +104,49 @@ fn a_promised_stream_is_served_beside_a_batch_that_does_not_end() {
 
 #[test]
 fn of_a_best_effort_stream_none_is_refused_for_the_sake_of_a_batch_that_does_not_end() {
-    let mut hung = Hung::new();
+    let mut hung = one_hangs();
     let (stream, other) = (hung.add(StreamSpec::best_effort()), hung.add(StreamSpec::best_effort()));
     // Before the deadline more come than its log has places for.
     for n in 0..9 {
-        hung.advance(P * n);
+        hung.advance_to(P * n);
         hung.arrive(stream);
     }
-    hung.advance(hung.now + P);
+    hung.advance_to(hung.now + P);
     let counts = hung.scheduler.stream_counts(stream).expect("it is there").0;
     assert_eq!(
         (counts.served, counts.missed_total(), hung.scheduler.running()),
         (8, 0, 1),
         "{:?}",
-        hung.ends
+        ends(&hung)
     );
-    hung.advance(2 * DEADLINE);
+    hung.advance_to(2 * DEADLINE);
     let counts = hung.scheduler.stream_counts(stream).expect("it is there").0;
-    assert_eq!((counts.arrived, counts.served, hung.missed(stream, MissReason::Late)), (9, 8, 1));
-    assert_eq!(hung.missed(other, MissReason::Late), 0);
+    assert_eq!((counts.arrived, counts.served, missed(&hung, stream, MissReason::Late)), (9, 8, 1));
+    assert_eq!(missed(&hung, other, MissReason::Late), 0);
     // The queue is as long as ever.
-    (0..=QUEUE + 1).for_each(|_| hung.arrive(stream));
-    assert_eq!(hung.missed(stream, MissReason::QueueFull), 1);
+    (0..=QUEUE + 1).for_each(|_| _ = hung.arrive(stream));
+    assert_eq!(missed(&hung, stream, MissReason::QueueFull), 1);
 }
 
 #[test]
 fn what_waits_of_a_stream_that_ends_is_cancelled_wherever_it_stands() {
-    let mut hung = Hung::new();
+    let mut hung = one_hangs();
     let (stream, other) = (hung.add(StreamSpec::best_effort()), hung.add(StreamSpec::best_effort()));
     hung.arrive(other);
     hung.arrive(other);
     // What is wanted by the deadline waits, while all that is wanted sooner goes before it.
-    let came = |token| Arrival::new(stream, token, at(hung.now));
-    let waits = hung.scheduler.handle_wanted(at(0), came(100), (at(0), ns(DEADLINE)), true);
-    assert_eq!(waits, None);
-    hung.poll();
-    for n in 0..8 {
-        let (now, token) = (hung.now, 101 + n);
-        let arrival = Arrival::new(stream, token, at(now));
-        assert_eq!(hung.scheduler.handle_wanted(at(now), arrival, (at(now), ns(2 * P)), true), None);
-        hung.poll();
-        hung.advance(now + P);
+    let waits = hung.arrive_wanted(stream, DEADLINE);
+    for _ in 0..8 {
+        hung.arrive_wanted(stream, 2 * P);
+        hung.advance_to(hung.now + P);
     }
-    assert_eq!((hung.scheduler.waiting(), hung.missed(stream, MissReason::QueueFull)), (1, 0));
+    assert_eq!((hung.scheduler.waiting(), missed(&hung, stream, MissReason::QueueFull)), (1, 0));
     drop(hung.scheduler.remove_stream(stream));
-    hung.ends.clear();
-    hung.poll();
+    hung.resolutions.clear();
+    hung.settle();
     assert_eq!(
-        (hung.scheduler.waiting(), &*hung.ends),
-        (0, &[(hung.now, 100, Outcome::Missed(MissReason::Cancelled))][..])
+        (hung.scheduler.waiting(), ends(&hung)),
+        (0, vec![(hung.now, waits, Outcome::Missed(MissReason::Cancelled))])
     );
 }
 

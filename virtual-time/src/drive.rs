@@ -334,7 +334,8 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
 
 /// The earlier of two instants that need not be.
 #[inline]
-fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+#[must_use]
+pub fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (one, None) | (None, one) => one,

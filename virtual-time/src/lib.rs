@@ -12,7 +12,7 @@ mod run;
 mod scheduled;
 mod shared;
 
-pub use drive::{Backwards, Batch, Observer, Order, Request, Walk, drive};
+pub use drive::{Backwards, Batch, Observer, Order, Request, Walk, drive, earlier};
 pub use pipeline::{
     Arriving, Child, Model, PipelineObserver, PipelinePolicy, PipelineStep, SourceEnd, StageBatch, Tree,
     TreeStage, drive_pipeline,
