@@ -8,27 +8,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use harness::choices::exhaust;
-use harness::load::{QUICK, ns, stretch};
+use harness::load::{QUICK, ladder, ns, stretch, window};
 use harness::{Dice, Harness, config, earliest, fallbacks, instances, system, violates_any};
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Fallbacks, Instant,
-    Joined, LatencyProfile, Level, MissReason, Newcomer, Outcome, Resolution, SafeModeConfig,
-    SchedulerConfig, Severity, Shield, Span, StreamId, StreamSpec, StreamState, Workers, longer,
+    Cause, Dispatch, Event, Fallbacks, Instant, Joined, LatencyProfile, MissReason, Newcomer, Outcome,
+    Resolution, SchedulerConfig, Severity, Shield, Span, StreamId, StreamSpec, StreamState, Workers, longer,
 };
-
-fn set(m: u32, k: u32) -> ConstraintSet {
-    ConstraintSet::new(&[Constraint::any_miss(m, k).expect("m < k")]).expect("one")
-}
-
-/// `(m,K)` of so many requests in any `length`, and weaker promises behind it.
-fn ladder((m, k): (u32, u32), (count, length): (u64, u64), behind: &[(u32, u32)]) -> StreamSpec {
-    let bound = ArrivalBound::window(count, ns(length)).expect("valid");
-    let spec = StreamSpec::promised(set(m, k), ArrivalCurve::new(&[bound]).expect("one"));
-    let first = spec.demand().expect("it demands something");
-    let level = |&(m, k): &(u32, u32)| Level::behind(first, set(m, k)).expect("a bound");
-    let levels = behind.iter().map(level).collect();
-    spec.with_levels(levels).expect("a ladder")
-}
 
 /// What becomes of the workers and the streams at one tick.
 #[derive(Clone, Copy, Debug)]
@@ -331,13 +316,17 @@ fn stands(harness: &Harness, id: StreamId) -> Stood {
 
 /// The systems that admit their streams, and still something with a worker less.
 fn systems() -> Vec<Small> {
-    let strict = |burst| ladder((0, 1), burst, &[]);
+    let strict = |(count, length)| ladder((0, 1), &window(count, length), &[]);
     let loads = [
-        vec![ladder((0, 1), (2, 4), &[(1, 2), (2, 3)])],
-        vec![ladder((0, 1), (3, 6), &[(1, 3), (3, 4)]), strict((1, 6))],
-        vec![ladder((1, 3), (4, 6), &[(1, 2), (4, 5)]), ladder((0, 1), (1, 5), &[(1, 2)])],
-        vec![strict((2, 7)), ladder((1, 2), (2, 6), &[(3, 4)])],
-        vec![ladder((0, 1), (4, 9), &[(1, 2), (3, 4)]), ladder((0, 1), (2, 9), &[(1, 2)]), strict((1, 12))],
+        vec![ladder((0, 1), &window(2, 4), &[(1, 2), (2, 3)])],
+        vec![ladder((0, 1), &window(3, 6), &[(1, 3), (3, 4)]), strict((1, 6))],
+        vec![ladder((1, 3), &window(4, 6), &[(1, 2), (4, 5)]), ladder((0, 1), &window(1, 5), &[(1, 2)])],
+        vec![strict((2, 7)), ladder((1, 2), &window(2, 6), &[(3, 4)])],
+        vec![
+            ladder((0, 1), &window(4, 9), &[(1, 2), (3, 4)]),
+            ladder((0, 1), &window(2, 9), &[(1, 2)]),
+            strict((1, 12)),
+        ],
         vec![strict((1, 5)), strict((1, 6))],
     ];
     let mut all = Vec::new();
@@ -429,139 +418,4 @@ fn what_promises_fall_back_on_is_kept() {
         "{tally:?}"
     );
     assert!(tally.weaker > 1_000 && tally.missed > 100 && tally.came > 20 && tally.waited > 20, "{tally:?}");
-}
-
-/// Two workers of 2 ns, of which one is enough for a stream of one request in 8 ns, none to be missed; all well for 1000 ns ends it.
-fn two() -> (Harness, StreamId) {
-    let config = config(&[2], 1, 2, 8, Dispatch::Eager);
-    let mut harness = Harness::new(config.clone(), |_, bound| bound);
-    let spec = ladder((0, 1), (1, 8), &[]);
-    let id = harness.add(spec.clone());
-    harness.scheduler.set_fallbacks(Instant::ZERO, fallbacks(&config, [&spec]));
-    (harness, id)
-}
-
-#[test]
-fn a_warning_stays_until_all_has_been_well_for_long_enough_or_an_operator_clears_it() {
-    for clears in [false, true] {
-        let (mut harness, _) = two();
-        let severity = |harness: &Harness| harness.scheduler.safe_mode().severity();
-        harness.advance_to(10);
-        harness.lose(0);
-        assert_eq!(severity(&harness), Severity::Warning, "nothing ran or waited: in force at once");
-        harness.advance_to(5_000);
-        // What is missing is not over because somebody says so.
-        harness.scheduler.clear_safe_mode(Instant::from_nanos(5_000));
-        harness.settle();
-        assert_eq!(severity(&harness), Severity::Warning);
-        harness.ready(0);
-        harness.advance_to(5_500);
-        if clears {
-            harness.scheduler.clear_safe_mode(Instant::from_nanos(5_500));
-            harness.settle();
-        }
-        let over = [Severity::Warning, Severity::Normal][usize::from(clears)];
-        assert_eq!(severity(&harness), over);
-        harness.advance_to(6_000);
-        assert_eq!(severity(&harness), Severity::Normal);
-    }
-}
-
-#[test]
-fn safe_mode_is_left_at_once_after_half_as_long_again_and_not_after_more() {
-    for (time, severity) in [(3, Severity::Warning), (4, Severity::Safe)] {
-        let (mut harness, id) = two();
-        harness.set_service(move |_, _| time);
-        harness.arrive(id);
-        harness.advance_to(4);
-        assert_eq!(harness.causes(), [(3, Cause::ServiceOverrun)]);
-        assert_eq!(harness.scheduler.safe_mode().severity(), severity, "{time}");
-        // Nothing else goes wrong, and then all is as it was.
-        harness.set_service(|_, bound| bound);
-        harness.advance_to(2_100);
-        assert_eq!(harness.scheduler.safe_mode().severity(), Severity::Normal);
-        assert_eq!(harness.scheduler.fallen(), None);
-    }
-}
-
-/// Also where nothing else happens at that instant, and beside it the promise to a stream is suspended for longer.
-#[test]
-fn the_way_back_is_told_at_once_and_a_suspension_beside_it_ends_in_time() {
-    let (mut harness, id) = two();
-    harness.advance_to(10);
-    harness.lose(0);
-    harness.ready(0);
-    harness.advance_to(500);
-    // It was read later than it may be.
-    harness.arrive_sent(id, 499);
-    harness.advance_to(3_000);
-    let told: Vec<_> =
-        harness.events.iter().map(|(at, event)| (*at, matches!(event, Event::SafeMode(_)))).collect();
-    assert_eq!(told, [(10, true), (10, true), (500, false), (1_010, true), (1_500, false)]);
-    assert_eq!(harness.scheduler.safe_mode().severity(), Severity::Normal);
-    assert_eq!(harness.scheduler.suspensions().1, 0);
-}
-
-/// A stream at a weaker level for its own excess, to which nothing is promised for a moment for something else, is promised nothing until
-/// what it sent too much of is over.
-#[test]
-fn who_sent_too_much_waits_for_that_though_something_else_was_over_before() {
-    let span = ns(10);
-    let config = config(&[2], 1, 2, 7, Dispatch::Eager);
-    let safe_mode = SafeModeConfig { hold: span, clean: span, latch: false };
-    let config = SchedulerConfig { guard: ns(1), safe_mode, ..config };
-    let spec = ladder((0, 1), (3, 100), &[(1, 2)]);
-    let mut harness = Harness::new(config.clone(), |_, bound| bound);
-    let id = harness.add(spec.clone());
-    harness.scheduler.set_fallbacks(Instant::ZERO, fallbacks(&config, [&spec]));
-    let state = |harness: &Harness| harness.scheduler.stream_state(id).expect("there").0;
-    (0..4).for_each(|_| _ = harness.arrive(id));
-    harness.advance_to(50);
-    assert_eq!(state(&harness), StreamState::Degraded(1));
-    harness.arrive_sent(id, 48);
-    assert_eq!(state(&harness), StreamState::Suspended);
-    harness.lose(0);
-    assert_eq!(harness.scheduler.fallen(), Some(1));
-    harness.advance_to(150);
-    let promised = state(&harness) != StreamState::Suspended;
-    let tokens = [(); 3].map(|()| harness.arrive(id));
-    harness.advance_to(2_000);
-    let mandatory = |r: &&(u64, Resolution)| tokens.contains(&r.1.request.token) && r.1.request.mandatory;
-    assert!(!promised || harness.resolutions.iter().filter(mandatory).count() == 2, "{:?}", harness.events);
-    // And then it is again.
-    assert_eq!(state(&harness), StreamState::Degraded(1));
-}
-
-/// Nothing is promised over what came before that what the promises fell back on is in force. So it is where another scheduler takes over
-/// before it ever is.
-#[test]
-fn what_was_missed_before_a_fallback_is_in_force_is_told_of_nowhere_behind_a_takeover_either() {
-    for takes_over in [false, true] {
-        let config = config(&[2], 1, 2, 8, Dispatch::Eager);
-        let mut harness = Harness::new(config.clone(), |_, bound| bound);
-        let spec = ladder((1, 2), (1, 8), &[]);
-        let id = harness.add(spec.clone());
-        harness.scheduler.set_fallbacks(Instant::ZERO, fallbacks(&config, [&spec]));
-        harness.lose(0);
-        harness.lose(1);
-        harness.arrive(id);
-        harness.advance_to(8);
-        harness.arrive(id);
-        if takes_over {
-            harness.hand_over(config.clone()).expect("nothing is open");
-        } else {
-            [0, 1].iter().for_each(|&worker| harness.ready(worker));
-        }
-        harness.advance_to(16);
-        harness.refuse(id);
-        assert_eq!(harness.outcomes(id), [false; 3]);
-        let violated = |&(_, cause): &(u64, Cause)| cause == Cause::ConstraintViolated;
-        assert!(!harness.causes().iter().any(violated), "{takes_over}: {:?}", harness.events);
-        // From now on it is promised something again.
-        for at in [3_000, 3_008] {
-            harness.advance_to(at);
-            harness.refuse(id);
-        }
-        assert!(harness.causes().iter().any(violated), "{takes_over}: {:?}", harness.events);
-    }
 }

@@ -4,32 +4,15 @@
 mod harness;
 
 use harness::choices::exhaust;
-use harness::load::{QUICK, ns, stretch};
+use harness::load::{QUICK, ladder, ns, set, stretch, window};
 use harness::{Dice, Harness, config, earliest, instances, system, violates_any};
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, LatencyProfile, Level,
-    SchedulerConfig, Shield, Span, StreamId, StreamSpec, StreamState, Workers,
+    ArrivalBound, ArrivalCurve, Cause, ConstraintSet, Dispatch, Event, LatencyProfile, SchedulerConfig,
+    Shield, Span, StreamId, StreamSpec, StreamState, Workers,
 };
-
-fn set(m: u32, k: u32) -> ConstraintSet {
-    ConstraintSet::new(&[Constraint::any_miss(m, k).expect("m < k")]).expect("one")
-}
 
 fn curve(bound: &ArrivalBound) -> ArrivalCurve {
     ArrivalCurve::new(std::slice::from_ref(bound)).expect("one")
-}
-
-fn window(count: u64, length: u64) -> ArrivalBound {
-    ArrivalBound::window(count, ns(length)).expect("valid")
-}
-
-/// `(m,K)` within `bound`, and weaker ones behind it for as much more as may come.
-fn ladder((m, k): (u32, u32), bound: &ArrivalBound, behind: &[(u32, u32)]) -> StreamSpec {
-    let spec = StreamSpec::promised(set(m, k), curve(bound));
-    let first = spec.demand().expect("it demands something");
-    let level = |&(m, k): &(u32, u32)| Level::behind(first, set(m, k)).expect("a bound");
-    let levels = behind.iter().map(level).collect();
-    spec.with_levels(levels).expect("a ladder")
 }
 
 /// A stream with a ladder, which sends what it likes, and others that keep to what they declare.

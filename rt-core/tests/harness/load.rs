@@ -24,6 +24,25 @@ pub(crate) fn ns(t: u64) -> Span {
     Span::from_nanos(t)
 }
 
+/// `(m,K)`.
+pub(crate) fn set(m: u32, k: u32) -> ConstraintSet {
+    ConstraintSet::new(&[Constraint::any_miss(m, k).expect("m < k")]).expect("one")
+}
+
+pub(crate) fn window(count: u64, length: u64) -> ArrivalBound {
+    ArrivalBound::window(count, ns(length)).expect("valid")
+}
+
+/// `(m,K)` of as many requests as `bound` allows, and weaker promises behind it.
+pub(crate) fn ladder((m, k): (u32, u32), bound: &ArrivalBound, behind: &[(u32, u32)]) -> StreamSpec {
+    let curve = ArrivalCurve::new(std::slice::from_ref(bound)).expect("one");
+    let spec = StreamSpec::promised(set(m, k), curve);
+    let first = spec.demand().expect("it demands something");
+    let level = |&(m, k): &(u32, u32)| Level::behind(first, set(m, k)).expect("a bound");
+    let levels = behind.iter().map(level).collect();
+    spec.with_levels(levels).expect("a ladder")
+}
+
 /// Safe mode is left as soon as it may be.
 pub(crate) const QUICK: SafeModeConfig = SafeModeConfig { hold: Span::ZERO, clean: Span::ZERO, latch: false };
 
