@@ -12,7 +12,7 @@ const RECENT: u64 = PARTS as u64 / 8;
 const OLDER: u64 = PARTS as u64 - RECENT;
 /// What comes has changed if what came last is off by more than so many standard deviations, squared: by chance once in some hundred
 /// times.
-const DEVIATIONS: f64 = 9.0;
+const DEVIATIONS: u64 = 9;
 
 /// Counts arrivals over a sliding window.
 ///
@@ -35,6 +35,8 @@ pub struct LoadMonitor {
     /// The number of the part that now is in.
     newest: u64,
     now: u64,
+    /// When the first came.
+    first: Option<u64>,
 }
 
 impl LoadMonitor {
@@ -53,7 +55,8 @@ impl LoadMonitor {
     const fn of(window: Span) -> Self {
         let part = window.as_nanos().div_ceil(WHOLE);
         let counts = [0; PARTS];
-        Self { window, part, counts, total: 0, older: 0, squares: 0, present: WHOLE, newest: 0, now: 0 }
+        let (total, older, squares, present, newest, now, first) = (0, 0, 0, WHOLE, 0, 0, None);
+        Self { window, part, counts, total, older, squares, present, newest, now, first }
     }
 
     /// The window.
@@ -66,6 +69,7 @@ impl LoadMonitor {
     /// last one counts as that one.
     pub fn observe(&mut self, now: Instant) -> u64 {
         self.advance(now);
+        self.first = self.first.or(Some(self.now));
         let count = &mut self.counts[self.newest as usize % PARTS];
         if let Some(more) = count.checked_add(1) {
             *count = more;
@@ -96,6 +100,20 @@ impl LoadMonitor {
         let count = if self.present < WHOLE { self.total - self.older } else { self.total };
         // Far below 2^63; signed numbers become floats in one step.
         count as i64 as f64 * 1e9 / (self.present * self.part + over) as i64 as f64
+    }
+
+    /// Requests a second to be prepared for: as they come now, but no fewer than over the window, as a lull may be chance and what is slow
+    /// is not interrupted when it ends. Until a window has passed since the first came, three standard deviations more than
+    /// came in that time: what has only begun to come may be anything, at the instant of the first infinitely many.
+    #[must_use]
+    pub fn prudent_per_s(&mut self, now: Instant) -> f64 {
+        let since = now.as_nanos().saturating_sub(self.first.unwrap_or(u64::MAX));
+        if since < self.window.as_nanos() {
+            let count = self.count(now).max(1);
+            return (count + (DEVIATIONS * count).isqrt()) as i64 as f64 * 1e9 / since as f64;
+        }
+        let present = self.present_per_s(now);
+        if self.present < WHOLE { present.max(self.rate_per_s(now)) } else { present }
     }
 
     /// Forgets what is too old: how much of the newest part is over.
@@ -136,7 +154,7 @@ impl LoadMonitor {
         let variance = (self.squares as f64 / OLDER as f64 - mean * mean).max(mean);
         let expected = mean * (RECENT - 1) as f64;
         let off = (self.total - self.older) as f64 - expected;
-        if off * off <= DEVIATIONS * ((RECENT - 1) as f64 * variance).max(1.0) {
+        if off * off <= DEVIATIONS as f64 * ((RECENT - 1) as f64 * variance).max(1.0) {
             return WHOLE;
         }
         let is_empty = |back: &u64| self.counts[(self.newest + PARTS as u64 - back) as usize % PARTS] == 0;
@@ -234,6 +252,40 @@ mod tests {
             let seen = monitor.present_per_s(at(ms * 1_000));
             assert!(ms < 10_020 || (700.0..1_400.0).contains(&seen), "{seen} at {ms}");
         }
+    }
+
+    #[test]
+    fn what_has_only_begun_to_come_is_taken_for_as_much_as_chance_may_hide() {
+        let at = |us: u64| Instant::ZERO + Span::from_micros(us);
+        let (mut monitor, mut state, mut now) = (LoadMonitor::default(), 5_u64, 9_000_000);
+        let first = now;
+        // A thousand a second at random.
+        while now < first + 700_000 {
+            let _ = monitor.observe(at(now));
+            let (prudent, present) = (monitor.prudent_per_s(at(now)), monitor.present_per_s(at(now)));
+            match now - first {
+                0 => assert_eq!(prudent, f64::INFINITY),
+                500_000.. => assert_eq!(prudent, present.max(monitor.rate_per_s(at(now)))),
+                since => assert!(prudent > 1_000.0 && (since < 100_000 || prudent < 1_700.0), "{prudent}"),
+            }
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            now += (state >> 54) * 2;
+        }
+    }
+
+    #[test]
+    fn a_lull_is_believed_when_the_window_is_over_and_a_rise_at_once() {
+        let (mut monitor, at) = (LoadMonitor::default(), |ms: u64| Instant::ZERO + Span::from_millis(ms));
+        // A thousand a second, a hundred from 1 s on, and again a thousand from 2 s on.
+        let comes = |ms: &u64| !(1_000..2_000).contains(ms) || ms % 10 == 0;
+        let mut seen = [(0.0, 0.0); 2_200];
+        for ms in (0..2_200).filter(comes) {
+            let _ = monitor.observe(at(ms));
+            seen[ms as usize] = (monitor.present_per_s(at(ms)), monitor.prudent_per_s(at(ms)));
+        }
+        assert!(seen[1_100].0 < 300.0 && (700.0..1_000.0).contains(&seen[1_100].1), "{:?}", seen[1_100]);
+        assert!(seen[1_520].1 < 200.0, "{:?}", seen[1_520]);
+        assert!(seen[2_090].1 > 700.0, "{:?}", seen[2_090]);
     }
 
     #[test]

@@ -296,6 +296,9 @@ mod tests {
         let load = LoadMonitor::new(ms(630)).expect("valid");
         let tables = [table(10.0, 2), table(20.0, 1)];
         let mut selector = Selector::new(variants(&[0.5, 0.7, 0.9]), tables, load).expect("valid");
+        // What has only begun to come may be anything.
+        selector.observe(Instant::ZERO);
+        assert_eq!(selector.wish(&batch(Instant::ZERO + ms(10))), 0);
         let now = Instant::ZERO + ms(10_000);
         let mut after = |requests: u32| {
             (0..requests).for_each(|_| selector.observe(now));
@@ -316,6 +319,7 @@ mod tests {
         let load = LoadMonitor::new(ms(630)).expect("valid");
         let mut selector = Selector::new(variants(&[0.5, 0.7, 0.9]), [], load).expect("valid");
         let now = Instant::ZERO + ms(10_000);
+        selector.observe(Instant::ZERO);
         (0..7).for_each(|_| selector.observe(now));
         assert_eq!(selector.wish(&batch(now)), 0, "without a table the base");
         let mut fresh = tables([2, 1], 3);

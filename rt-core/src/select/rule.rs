@@ -81,7 +81,7 @@ impl<T: VariantSelector + Clone + 'static> Boxed for T {
     }
 }
 
-/// Reads the table of the lowest rate at or above the present one: after RAMSIS (Mendoza et al., EuroSys 2024).
+/// Reads the table of the lowest rate at or above the one to be prepared for: after RAMSIS (Mendoza et al., EuroSys 2024).
 #[derive(Clone, Debug)]
 pub(super) struct TableRule {
     pub(super) tables: SelectTables,
@@ -94,7 +94,7 @@ impl TableRule {
     /// The table that is read at `now`.
     #[inline]
     pub(super) fn table(&mut self, now: Instant) -> Option<&SelectTable> {
-        self.tables.at(&mut self.last, || self.load.present_per_s(now))
+        self.tables.at(&mut self.last, || self.load.prudent_per_s(now))
     }
 }
 
