@@ -33,7 +33,7 @@ use weir_oip::http::VERSION;
 use super::desk::{Asked, Caller, Desk, Fared};
 use super::streams::wrong;
 use super::timed::Timed;
-use super::{CLASS, EXTENSIONS, PATIENCE, STREAM, closed, text_beside};
+use super::{CLASS, EXTENSIONS, STREAM, closed, text_beside};
 use crate::local::Guest;
 
 /// Where calls come one after the other, for as long as the client likes.
@@ -57,9 +57,9 @@ pub(super) async fn converse(
             if request.uri().path().starts_with("/grpc.reflection.") {
                 reflect(&own.desk, &own.caller, request).await
             } else {
-                let within = (request.uri().path() != CALLS_IN_A_STREAM).then_some(PATIENCE);
+                let lasts = request.uri().path() == CALLS_IN_A_STREAM;
                 // Of any other path it says that nothing is there.
-                inference.call(request.map(|body| Timed::new(body, within))).await
+                inference.call(request.map(|body| Timed::new(body, lasts))).await
             }
         }
     });

@@ -3,24 +3,24 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tonic::Status;
 
+use super::PATIENCE;
 use crate::local::pass;
 
-/// Any body of a call but that of a stream of calls, which lasts as long as the stream.
+/// The body, and when it must be there.
 pub(super) struct Timed {
     body: Incoming,
-    /// Until it is over.
-    left: Option<(Duration, Pin<Box<dyn Future<Output = ()> + Send>>)>,
+    over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl Timed {
-    pub(super) fn new(body: Incoming, within: Option<Duration>) -> Self {
-        let left = within.map(|within| (within, Box::pin(pass(within)) as _));
-        Self { body, left }
+    /// That of a call, or of a stream of calls, which lasts as long as its client likes.
+    pub(super) fn new(body: Incoming, lasts: bool) -> Self {
+        let over = (!lasts).then(|| Box::pin(pass(PATIENCE)) as _);
+        Self { body, over }
     }
 }
 
@@ -35,10 +35,9 @@ impl Body for Timed {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        let Some((within, over)) = &mut self.left else { return Poll::Pending };
-        let within = *within;
+        let Some(over) = &mut self.over else { return Poll::Pending };
         over.as_mut().poll(context).map(|()| {
-            let text = format!("the body did not come within {within:?}");
+            let text = format!("the body did not come within {PATIENCE:?}");
             Some(Err(Status::invalid_argument(text).into()))
         })
     }
