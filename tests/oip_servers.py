@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""The daemon against servers of others, each with a worker of `engine = "oip"` over HTTP and one over gRPC: called, killed, and met again.
+"""The daemon against servers of others, each with a worker of `engine = "oip"` over HTTP and one over gRPC: called, killed and met again,
+idle and while a promised stream sends, and stopped for a while.
 
     python3 tests/oip_servers.py --weir target/debug/weir --servers target/servers
 
 A server is what `pip` made of a package in a folder of that name there: tests/deps.sh server PACKAGE FOLDER. What is not there is not checked.
 """
 import argparse
+import concurrent.futures
+import contextlib
 import glob
 import json
 import os
@@ -15,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import urllib.error
@@ -35,6 +39,9 @@ models = "models.toml"
 realtime = false
 bus = "off"
 oip.http = "127.0.0.1:{own}"
+[safe-mode]
+hold = "100ms"
+clean = "100ms"
 [[service]]
 name = "doubles"
 engine = "oip"
@@ -43,7 +50,12 @@ remote = {{ url = "{scheme}://127.0.0.1:{port}", timeout = "5s" }}
 max-batch = 2
 deadline = "20s"
 guard = "1s"
+[[service.stream]]
+name = "front"
+constraints = [{{ any-miss = {{ m = 5, k = 10 }} }}]
+arrivals = [{{ periodic = {{ period = "200ms", jitter = "5s" }} }}]
 """
+EVERY = 0.2
 TRITON = {
     "doubles/config.pbtxt": """
 name: "doubles"
@@ -177,9 +189,13 @@ class Servers(unittest.TestCase):
         ready = f"http://127.0.0.1:{port}/v2/models/doubles/ready"
         eventually(f"{command[0]} with its model", lambda: ask(ready))
 
+    def signal(self, number):
+        """To the server, with its children."""
+        os.killpg(self.server.pid, number)
+
     def kill(self):
         if self.server:
-            os.killpg(self.server.pid, signal.SIGKILL)
+            self.signal(signal.SIGKILL)
             self.server.wait()
             self.server = None
 
@@ -210,9 +226,70 @@ class Servers(unittest.TestCase):
             again()
             answer = eventually("an answer of the server that came back", lambda: ask(url, call))
             self.assertEqual(json.loads(answer)["outputs"][0]["data"], [2, 5, -6])
+            with self.sending(url):
+                self.stands(place, 1, True)
+                self.kill()
+                self.stands(place, 0, False)
+                again()
+                self.stands(place, 1, True)
+            with self.sending(url):
+                self.signal(signal.SIGSTOP)
+                self.stands(place, 0, False)
+                self.signal(signal.SIGCONT)
+                self.stands(place, 1, True)
         finally:
             daemon.terminate()
             self.assertEqual(daemon.wait(PATIENCE), 0)
+
+    def stands(self, place, workers, promised):
+        """Waits until so many workers are there, and something is promised or is not."""
+
+        def look():
+            command = [self.weir, "status", "--json", "--socket", os.path.join(place, "s")]
+            told = subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE)
+            service = json.loads(told.stdout)["services"][0]
+            return True if (service["workers_alive"], service["safe_mode"]["state"] == "normal") == (workers, promised) else None
+
+        eventually(f"{workers} workers, promised: {promised}", look)
+
+    @contextlib.contextmanager
+    def sending(self, url):
+        """A promised stream sends meanwhile, each request by itself: each has one answer, which is its own, or is a miss."""
+        going = threading.Event()
+
+        def one(number):
+            call = {"inputs": [{"name": "in", "datatype": "FP32", "shape": [3], "data": [number, 0.5, -number]}]}
+            request = urllib.request.Request(url, json.dumps(call).encode(), {"weir-stream": "front"})
+            try:
+                with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                    return number, json.loads(answer.read())["outputs"][0]["data"]
+            except urllib.error.HTTPError as refused:
+                with refused:
+                    return number, f"{refused.code}: {json.loads(refused.read())['error']}"
+
+        def send():
+            answers, number = [], 0
+            with concurrent.futures.ThreadPoolExecutor(128) as pool:
+                while not going.wait(EVERY):
+                    number += 1
+                    answers.append(pool.submit(one, number))
+            return [answer.result() for answer in answers]
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            sender = pool.submit(send)
+            try:
+                time.sleep(5 * EVERY)
+                yield
+                time.sleep(5 * EVERY)
+            finally:
+                going.set()
+            answers = sender.result()
+        missed = [told for _, told in answers if isinstance(told, str)]
+        for number, told in answers:
+            self.assertIn(told, ([2 * number, 1, -2 * number], *(text for text in missed if text.startswith("503: no answer in time"))))
+        # Nobody is missed before the trouble, and after it.
+        self.assertIsInstance(answers[0][1], list)
+        self.assertIsInstance(answers[-1][1], list)
 
     def test_triton(self):
         home = self.home("nvidia-pytriton")

@@ -5,8 +5,9 @@
 
 Each box is a Weir whose batches take 4 ms, behind a link of its own; the front has a worker at each. P(b) is measured on quiet links. Then a
 reserved stream is loaded at half of what is promised, and from a quarter of the time to a half of it there is trouble. Prints a table in
-Markdown; fails if a promise is broken and nobody is told. Needs root, `ip` and `openssl`, for losses `nft`, and for delays a kernel with
-netem: what cannot be had here is NOT CHECKED.
+Markdown; fails if a promise is broken and nobody is told. Delays are those of a relay before each box (relay.py), not of the network itself,
+which needs a kernel with netem; a front that calls the boxes by their relays is profiled and loaded by itself. Needs root, `ip` and `openssl`,
+and for losses `nft`: what cannot be had here is NOT CHECKED.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DAEMON = '[daemon]\nsocket = "{folder}/{name}.sock"\nprofile = "{folder}/{name}.profile.json"\nrealtime = false\nbus = "off"\n'
 BOX = DAEMON + """[daemon.oip]
-http = "{address}:8000"
+http = "{address}:{port}"
 tls = {{ certificate = "{name}.pem", key = "{name}.key", client-ca = "ca.pem", allow-clients = ["front.example"] }}
 [[service]]
 name = "null"
@@ -50,6 +51,8 @@ input = { name = "input", type = "f32", shape = [3] }
 output = { name = "output", type = "f32", shape = [2] }
 """
 BOXES = {"a": "10.231.1", "b": "10.231.2"}
+# Where a box listens, and where a relay before it does.
+BOX_PORT, RELAY_PORT = 8000, 8001
 
 
 def run(*command, check=True, **more):
@@ -80,6 +83,8 @@ class Net:
             run("ip", "link", "set", self.link(box), "up")
             self.within(box, "ip", "addr", "add", f"{network}.2/24", "dev", "eth0")
             self.within(box, "ip", "link", "set", "eth0", "up")
+            # By which a relay reaches the box that it is before.
+            self.within(box, "ip", "link", "set", "lo", "up")
 
     def within(self, box, *command):
         return run("ip", "netns", "exec", self.space(box), *command)
@@ -90,12 +95,6 @@ class Net:
             run("ip", "netns", "del", self.space(box), check=False)
 
     # What may go wrong: how it begins, and how it ends.
-
-    def netem(self, *how):
-        return lambda box: (
-            lambda: run("tc", "qdisc", "add", "dev", self.link(box), "root", "netem", *how),
-            lambda: run("tc", "qdisc", "del", "dev", self.link(box), "root", check=False),
-        )
 
     def cut(self, box):
         return (lambda: run("ip", "link", "set", self.link(box), "down"), lambda: run("ip", "link", "set", self.link(box), "up"))
@@ -112,6 +111,31 @@ class Net:
             lambda: run("tc", "qdisc", "add", "dev", self.link(box), "root", "tbf", "rate", "256kbit", "burst", "2kb", "latency", "100ms"),
             lambda: run("tc", "qdisc", "del", "dev", self.link(box), "root", check=False),
         )
+
+
+class Relays:
+    """A relay before each box, in its namespace."""
+
+    def __init__(self, net):
+        self.processes = {}
+        for box, network in BOXES.items():
+            ends = [f"{network}.2:{port}" for port in (RELAY_PORT, BOX_PORT)]
+            command = ["ip", "netns", "exec", net.space(box), sys.executable, ROOT / "tests/bench/relay.py", *ends]
+            self.processes[box] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for process in self.processes.values():
+            if process.stdout.readline() != "ready\n":
+                raise RuntimeError("a relay does not listen")
+
+    def hold(self, delay_ms, jitter_ms):
+        def say(box, *words):
+            print(*words, file=self.processes[box].stdin, flush=True)
+
+        return lambda box: (lambda: say(box, delay_ms, jitter_ms), lambda: say(box, 0, 0))
+
+    def end(self):
+        for process in self.processes.values():
+            process.stdin.close()
+            process.wait()
 
 
 def certificates(folder):
@@ -139,9 +163,9 @@ def serve(args, folder, name, before=()):
     return child
 
 
-def loaded(args, folder, trouble):
+def loaded(args, folder, front, trouble):
     """The report on a load with trouble in the middle."""
-    command = [args.weir, "load", "far", "--socket", folder / "front.sock", "--rate", "0.5x", "--duration", f"{args.seconds}s", "--json"]
+    command = [args.weir, "load", "far", "--socket", folder / f"{front}.sock", "--rate", "0.5x", "--duration", f"{args.seconds}s", "--json"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     begun = []
     try:
@@ -159,11 +183,11 @@ def loaded(args, folder, trouble):
     return json.loads(said)
 
 
-def settle(args, folder):
+def settle(args, folder, front):
     """Waits until both workers are there and something is promised again."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
-        told = json.loads(run(args.weir, "status", "--json", "--socket", folder / "front.sock").stdout)["services"][0]
+        told = json.loads(run(args.weir, "status", "--json", "--socket", folder / f"{front}.sock").stdout)["services"][0]
         if told["workers_alive"] == len(BOXES) and told["safe_mode"]["state"] == "normal":
             return
         time.sleep(0.2)
@@ -184,7 +208,7 @@ def main():
     args.add_argument("--weir", type=lambda text: pathlib.Path(text).resolve(), default=ROOT / "target/release/weir")
     args.add_argument("--seconds", type=float, default=12)
     args = args.parse_args()
-    net, children = Net(), []
+    net, children, relays = Net(), [], None
     try:
         try:
             net.build()
@@ -195,39 +219,57 @@ def main():
             folder = pathlib.Path(folder)
             certificates(folder)
             for box, network in BOXES.items():
-                (folder / f"{box}.toml").write_text(BOX.format(folder=folder, name=box, address=f"{network}.2"))
+                (folder / f"{box}.toml").write_text(BOX.format(folder=folder, name=box, address=f"{network}.2", port=BOX_PORT))
                 run(args.weir, "profile", folder / f"{box}.toml", "--quick")
                 children.append(serve(args, folder, box, ["ip", "netns", "exec", net.space(box)]))
             (folder / "models.toml").write_text(MANIFEST)
-            urls = json.dumps([f"https://{network}.2:8000" for network in BOXES.values()])
-            (folder / "front.toml").write_text(FRONT.format(folder=folder, name="front", urls=urls))
-            run(args.weir, "profile", folder / "front.toml", "--quick")
-            print("```\n" + run(args.weir, "plan", folder / "front.toml").stdout + "```\n")
-            children.append(serve(args, folder, "front"))
-            print("| trouble | missed | worst | told | the promise is |\n|---|---|---|---|---|")
-            good = True
-            for name, what, where in (
-                ("none", None, ""),
-                ("5 ms ± 5 ms more to one box", net.netem("delay", "5ms", "5ms"), "a"),
-                ("100 ms more to both boxes", net.netem("delay", "100ms"), "ab"),
-                ("of what one box receives, 2 % lost", net.lose(2), "a"),
-                ("of what both receive, 20 % lost", net.lose(20), "ab"),
-                ("256 kbit/s to one box", net.narrow, "a"),
-                ("the link to one box cut", net.cut, "a"),
-                ("both links cut", net.cut, "ab"),
+            relays, good = Relays(net), True
+            for front, port, troubles in (
+                ("direct", BOX_PORT, (
+                    ("none", None, ""),
+                    ("of what one box receives, 2 % lost", net.lose(2), "a"),
+                    ("of what both receive, 20 % lost", net.lose(20), "ab"),
+                    ("256 kbit/s to one box", net.narrow, "a"),
+                    ("the link to one box cut", net.cut, "a"),
+                    ("both links cut", net.cut, "ab"),
+                )),
+                ("relayed", RELAY_PORT, (
+                    ("none, through relays", None, ""),
+                    ("5 ms more each way to one box", relays.hold(5, 0), "a"),
+                    ("20 ms ± 20 ms more each way to one box", relays.hold(20, 20), "a"),
+                    ("20 ms ± 20 ms more each way to both", relays.hold(20, 20), "ab"),
+                    ("100 ms more each way to one box", relays.hold(100, 0), "a"),
+                    ("100 ms more each way to both", relays.hold(100, 0), "ab"),
+                )),
             ):
-                settle(args, folder)
-                try:
-                    good &= row(name, loaded(args, folder, [what(box) for box in where]))
-                except (OSError, RuntimeError) as error:
-                    print(f"| {name} | | | | NOT CHECKED: {str(error).splitlines()[0]} |", flush=True)
+                urls = json.dumps([f"https://{network}.2:{port}" for network in BOXES.values()])
+                (folder / f"{front}.toml").write_text(FRONT.format(folder=folder, name=front, urls=urls))
+                run(args.weir, "profile", folder / f"{front}.toml", "--quick")
+                print("```\n" + run(args.weir, "plan", folder / f"{front}.toml").stdout + "```\n")
+                children.append(serve(args, folder, front))
+                print("| trouble | missed | worst | told | the promise is |\n|---|---|---|---|---|")
+                for name, what, where in troubles:
+                    settle(args, folder, front)
+                    try:
+                        good &= row(name, loaded(args, folder, front, [what(box) for box in where]))
+                    except (OSError, RuntimeError) as error:
+                        print(f"| {name} | | | | NOT CHECKED: {str(error).splitlines()[0]} |", flush=True)
+                print()
+                # Only one front may have the boxes to itself.
+                end(children.pop())
             if not good:
                 sys.exit("a promise was broken, and nobody was told")
     finally:
         for child in reversed(children):
-            child.send_signal(signal.SIGTERM)
-            child.wait()
+            end(child)
+        if relays:
+            relays.end()
         net.remove()
+
+
+def end(child):
+    child.send_signal(signal.SIGTERM)
+    child.wait()
 
 
 if __name__ == "__main__":

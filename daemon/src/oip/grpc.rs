@@ -31,9 +31,13 @@ use weir_oip::grpc::{self, DESCRIPTORS};
 use weir_oip::http::VERSION;
 
 use super::desk::{Asked, Caller, Desk, Fared};
+use super::streams::wrong;
+use super::timed::Timed;
 use super::{CLASS, EXTENSIONS, STREAM, closed, text_beside};
 use crate::local::Guest;
 
+/// Where calls come one after the other, for as long as the client likes.
+const CALLS_IN_A_STREAM: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
 /// Calls of a connection at a time; more wait at the client.
 const CALLS: u32 = 32;
 
@@ -53,8 +57,9 @@ pub(super) async fn converse(
             if request.uri().path().starts_with("/grpc.reflection.") {
                 reflect(&own.desk, &own.caller, request).await
             } else {
+                let lasts = request.uri().path() == CALLS_IN_A_STREAM;
                 // Of any other path it says that nothing is there.
-                inference.call(request).await
+                inference.call(request.map(|body| Timed::new(body, lasts))).await
             }
         }
     });
@@ -142,29 +147,34 @@ struct Beside {
 
 impl Beside {
     fn of(metadata: &MetadataMap) -> Result<Self, Refused> {
-        let named = |names: [&str; 2]| {
-            let found = names.iter().find_map(|name| Some((name, metadata.get(*name)?)));
-            found.map(|(name, value)| text_beside(name, value.as_bytes())).transpose()
-        };
-        let within = metadata.get("grpc-timeout").and_then(|value| timeout(value.to_str().ok()?));
-        Ok(Self { stream: named(STREAM)?, class: named(CLASS)?, within })
+        let headers = metadata.as_ref();
+        let within = headers.get("grpc-timeout").map(|value| {
+            let text = String::from_utf8_lossy(value.as_bytes());
+            let units = "must be digits and one of H, M, S, m, u and n";
+            timeout(&text).ok_or_else(|| wrong("grpc-timeout", text, units))
+        });
+        let (stream, class) = (text_beside(headers, STREAM)?, text_beside(headers, CLASS)?);
+        Ok(Self { stream, class, within: within.transpose()? })
     }
 }
 
-/// A timeout as gRPC writes it: up to eight digits and a unit; `None` for anything else.
+/// A timeout as gRPC writes it: digits and a unit; `None` for anything else.
 fn timeout(text: &str) -> Option<Span> {
-    let unit = text.chars().next_back()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let nanos = match unit {
-        'H' => 3_600_000_000_000,
-        'M' => 60_000_000_000,
-        'S' => 1_000_000_000,
-        'm' => 1_000_000,
-        'u' => 1_000,
-        'n' => 1,
+        "H" => 3_600_000_000_000,
+        "M" => 60_000_000_000,
+        "S" => 1_000_000_000,
+        "m" => 1_000_000,
+        "u" => 1_000,
+        "n" => 1,
         _ => return None,
     };
-    let count: u64 = text[..text.len() - 1].parse().ok()?;
-    Some(Span::from_nanos(count.saturating_mul(nanos)))
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    // More than can be counted is as good as none.
+    Some(Span::from_nanos(digits.parse().unwrap_or(u64::MAX).saturating_mul(nanos)))
 }
 
 #[tonic::async_trait]
@@ -327,5 +337,10 @@ mod tests {
         assert_eq!([read("1H"), read("2M"), read("3S")], [3_600, 120, 3].map(|s| Some(s * 1_000_000_000)));
         assert_eq!([read("4m"), read("5u"), read("6n")], [Some(4_000_000), Some(5_000), Some(6)]);
         assert_eq!([read(""), read("7"), read("m"), read("-1S"), read("1s"), read("1µ")], [None; 6]);
+        assert_eq!(
+            [read("+1S"), read(" 1S"), read("1 S"), read("1.5S"), read("٣S"), read("0x1S")],
+            [None; 6]
+        );
+        assert_eq!([read("0n"), read("99999999999999999999999H")], [Some(0), Some(u64::MAX)]);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -16,11 +16,9 @@ use weir_oip::{Refused, http};
 
 use super::desk::{Asked, Caller, Desk, Fared};
 use super::streams::wrong;
-use super::{CLASS, EXTENSIONS, STREAM, closed, text_beside};
+use super::{CLASS, EXTENSIONS, PATIENCE, STREAM, closed, text_beside};
 use crate::local::Guest;
 
-/// So long a client may take to send a body.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// So long it may take until a whole head is there, from the call before or the beginning on.
 const QUIET: Duration = Duration::from_secs(30);
 /// Misses that the promise of the stream still allows, where a request was missed.
@@ -175,19 +173,21 @@ async fn read(desk: &Desk, request: Request<Incoming>) -> Result<(Head, Bytes), 
 type Head = (Option<usize>, (Option<String>, Option<String>));
 
 fn head_of(headers: &HeaderMap) -> Result<Head, Refused> {
-    if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
-        let text = format!("content-encoding {} is not supported here", text_of(encoding));
-        return Err(Refused::Unimplemented(text));
+    // Of what is compressed nothing is read.
+    for (name, plain) in [(CONTENT_ENCODING, "identity"), (TRANSFER_ENCODING, "chunked")] {
+        let mut all = headers.get_all(&name).iter();
+        if let Some(encoding) =
+            all.find(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(plain.as_bytes()))
+        {
+            let text = format!("{name} {} is not supported here", text_of(encoding));
+            return Err(Refused::Unimplemented(text));
+        }
     }
     let length = headers.get(http::LENGTH_HEADER).map(|value| {
         let text = text_of(value);
         text.parse().map_err(|_| wrong(http::LENGTH_HEADER, text, "must be a number of bytes"))
     });
-    let named = |names: [&str; 2]| {
-        let found = names.iter().find_map(|name| Some((name, headers.get(*name)?)));
-        found.map(|(name, value)| text_beside(name, value.as_bytes())).transpose()
-    };
-    Ok((length.transpose()?, (named(STREAM)?, named(CLASS)?)))
+    Ok((length.transpose()?, (text_beside(headers, STREAM)?, text_beside(headers, CLASS)?)))
 }
 
 /// The whole body, of so many bytes at most, of a client that sends it, or `asks` whether it may.

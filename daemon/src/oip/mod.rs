@@ -8,6 +8,7 @@ mod grpc;
 mod http;
 mod reply;
 mod streams;
+mod timed;
 mod tls;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use hyper::HeaderMap;
 use tokio::sync::{Semaphore, watch};
 use tracing::warn;
 
@@ -45,12 +47,22 @@ const STREAM: [&str; 2] = ["weir-stream", "weir_stream"];
 /// The class of a call, likewise.
 const CLASS: [&str; 2] = ["weir-class", "weir_class"];
 
-/// What stands beside a call, in a header or in metadata.
-fn text_beside(name: &str, value: &[u8]) -> Result<String, Refused> {
-    // Whoever names a stream must not have another one.
-    let text =
-        str::from_utf8(value).map_err(|error| Refused::Invalid(format!("{name}: must be UTF-8: {error}")));
-    text.map(str::to_owned)
+/// So long a client may take to send a body.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What stands beside a call under one of these names, in headers or in metadata.
+fn text_beside(headers: &HeaderMap, names: [&str; 2]) -> Result<Option<String>, Refused> {
+    let mut told: Option<&str> = None;
+    for (name, value) in names.iter().flat_map(|name| headers.get_all(*name).iter().map(move |v| (name, v))) {
+        // Whoever names a stream must not have another one.
+        let text = str::from_utf8(value.as_bytes())
+            .map_err(|error| Refused::Invalid(format!("{name}: must be UTF-8: {error}")))?;
+        if let Some(other) = told.filter(|other| *other != text) {
+            return Err(Refused::Invalid(format!("{name}: must be said once, not {other:?} and {text:?}")));
+        }
+        told = Some(text);
+    }
+    Ok(told.map(str::to_owned))
 }
 
 /// How a listener's clients speak it.

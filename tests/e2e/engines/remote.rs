@@ -2,6 +2,7 @@
 
 mod grpc;
 mod hung;
+mod killed;
 mod liar;
 
 use std::net::TcpStream;

@@ -10,3 +10,4 @@ mod quotas;
 mod registering;
 mod secure;
 mod steady;
+mod unusual;

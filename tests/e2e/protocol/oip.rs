@@ -38,6 +38,7 @@ pub(super) fn place(more: &str) -> Deployment {
     place
 }
 
+#[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
     head: String,
@@ -45,12 +46,12 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&self.body)))
     }
 
-    fn error(&self) -> String {
+    pub(super) fn error(&self) -> String {
         self.json()["error"].as_str().expect("an error").to_owned()
     }
 
@@ -61,7 +62,7 @@ impl Answer {
 }
 
 /// One connection, which lasts.
-pub(super) struct Caller(UnixStream);
+pub(super) struct Caller(pub(super) UnixStream);
 
 impl Caller {
     pub(super) fn of(place: &Deployment) -> Self {

@@ -2,7 +2,7 @@
 //! computes, on the worker's own thread and over one connection of its own.
 //!
 //! A remote that cannot be reached, is late, or says what it was not asked is lost, as a worker process is that has crashed. One
-//! that refuses a batch in proper words has failed it, and goes on.
+//! that refuses a batch in proper words has failed it, and goes on, unless it would refuse anything.
 
 mod connection;
 mod dialect;
@@ -57,6 +57,8 @@ pub(super) struct OipRunner {
     modes: Vec<RunMode>,
     /// Calls so far.
     asked: u64,
+    /// Batches in a row that were refused.
+    refusals: u32,
     /// The version of the model that answers, once it is known.
     version: Option<String>,
     last_used: Instant,
@@ -145,6 +147,7 @@ impl OipRunner {
             scratch: Vec::new(),
             modes: loop_modes(max_batch),
             asked: 0,
+            refusals: 0,
             version: None,
             last_used: clock::now(),
         };
@@ -156,7 +159,6 @@ impl OipRunner {
     /// Has the remote run these requests of the buffers as one batch.
     fn call(&mut self, requests: Range<usize>) -> Result<(), EngineError> {
         let batch = requests.len();
-        let [inputs, outputs] = &self.calls[batch - 1];
         for (number, layout) in self.layouts[0].iter().enumerate() {
             let sent = &mut self.sent[number];
             sent.resize(batch * self.buffers.each(Side::Input, number), 0);
@@ -168,6 +170,23 @@ impl OipRunner {
                 layout.spread(batch, &self.scratch, sent);
             }
         }
+        let reply = self.ask(batch)?;
+        if let Some(reason) = reply.refused {
+            self.refusals = self.refusals.saturating_add(1);
+            // Whoever fails all at once is free all the time, and would be given what others could answer. Seldom enough that who sends
+            // what the model refuses takes no time from others.
+            if self.refusals > 1 && self.refusals.is_power_of_two() {
+                self.check_zeros()?;
+            }
+            return Err(self.failed(batch, reason));
+        }
+        self.refusals = 0;
+        self.receive(requests, reply).map_err(|reason| self.lost_for(reason))
+    }
+
+    /// Sends what lies in `sent`, of so many requests.
+    fn ask(&mut self, batch: usize) -> Result<Reply, EngineError> {
+        let [inputs, outputs] = &self.calls[batch - 1];
         let tensors = inputs.iter().zip(self.sent.iter().map(Vec::as_slice));
         let Endpoint { dialect, stream, connection, .. } = &mut self.endpoint;
         self.asked += 1;
@@ -175,14 +194,25 @@ impl OipRunner {
         let reply = call.map(|call| connection.ask(call));
         self.last_used = clock::now();
         let reply = reply.map_err(|refused| self.failed(batch, refused.to_string()))?;
-        let reply = reply.map_err(|reason| self.endpoint.lost(reason))?;
-        if let Some(reason) = reply.refused {
-            return Err(self.failed(batch, reason));
+        reply.map_err(|reason| self.endpoint.lost(reason))
+    }
+
+    /// Whether the remote still takes what it has taken when it was reached: it is lost if not.
+    fn check_zeros(&mut self) -> Result<(), EngineError> {
+        for (number, sent) in self.sent.iter_mut().take(self.layouts[0].len()).enumerate() {
+            sent.clear();
+            sent.resize(self.buffers.each(Side::Input, number), 0);
         }
-        self.receive(requests, reply).map_err(|reason| {
-            self.endpoint.connection.close();
-            self.endpoint.lost(reason)
-        })
+        match self.ask(1)?.refused {
+            None => Ok(()),
+            Some(reason) => Err(self.lost_for(format!("it refuses a request of zeros as well: {reason}"))),
+        }
+    }
+
+    /// Closes the connection to a remote that is of no use any more.
+    fn lost_for(&mut self, reason: String) -> EngineError {
+        self.endpoint.connection.close();
+        self.endpoint.lost(reason)
     }
 
     /// Takes the outputs of these requests out of an answer.

@@ -148,6 +148,22 @@ fn whatever_a_server_says_over_grpc_is_bounded_and_told() {
         bare.behave(Behaviour::Well);
         alive(&daemon, 1);
     }
+    // Of one that refuses anything the worker is lost, and comes back with it.
+    answered(&daemon, "far", &[1.0, 0.5]);
+    for (behaviour, words) in [
+        (Behaviour::RefusesAll, "running a batch of 1 failed: it answered UNAVAILABLE"),
+        (Behaviour::Unready, "model toy is not ready"),
+    ] {
+        bare.behave(behaviour);
+        let reasons = [(); 2].map(|()| infer(&daemon, "far", &[1.0, 0.5]).expect_err("a miss"));
+        assert_eq!(reasons, [MissReason::EngineFailed, MissReason::WorkerLost], "{behaviour:?}");
+        says(&daemon, "it refuses a request of zeros as well: it answered UNAVAILABLE: not ready");
+        says(&daemon, words);
+        alive(&daemon, 0);
+        bare.behave(Behaviour::Well);
+        alive(&daemon, 1);
+        answered(&daemon, "far", &[1.0, 0.5]);
+    }
     // As another version than before.
     bare.behave(Behaviour::NewVersion);
     assert_eq!(infer(&daemon, "far", &[1.0, 0.5]), Err(MissReason::WorkerLost));
@@ -196,7 +212,8 @@ impl GrpcInferenceService for Doubles {
     }
 
     async fn model_ready(&self, request: Request<ModelReadyRequest>) -> Answer<ModelReadyResponse> {
-        Ok(Response::new(ModelReadyResponse { ready: request.into_inner().name == "toy" }))
+        let ready = self.behaviour() != Behaviour::Unready;
+        Ok(Response::new(ModelReadyResponse { ready: ready && request.into_inner().name == "toy" }))
     }
 
     async fn model_metadata(&self, _: Request<ModelMetadataRequest>) -> Answer<ModelMetadataResponse> {
@@ -229,6 +246,7 @@ impl GrpcInferenceService for Doubles {
             Behaviour::OtherShape => shape[1] = 3,
             Behaviour::TooFew => doubled.truncate(4),
             Behaviour::Refuses => return Err(Status::resource_exhausted("not\n\tnow")),
+            Behaviour::RefusesAll | Behaviour::Unready => return Err(Status::unavailable("not ready")),
             Behaviour::HangsUp => panic!("as it was told"),
             _ => {}
         }

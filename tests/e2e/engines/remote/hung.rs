@@ -106,16 +106,21 @@ fn whatever_a_server_does_a_promise_beside_it_is_kept_or_told_and_nothing_is_lef
     let stream = stranger.register(&best_effort("far", "stranger")).expect("a stream");
     let (descriptors, threads) = (daemon.count("fd"), daemon.count("task"));
     let all = [
-        Behaviour::Silent,
-        Behaviour::Stalls,
-        Behaviour::Half,
-        Behaviour::HangsUp,
-        Behaviour::NoHttp,
-        Behaviour::TooFew,
-        Behaviour::Endless,
-        Behaviour::Refuses,
+        (Behaviour::Silent, ""),
+        (Behaviour::Stalls, ""),
+        (Behaviour::Half, ""),
+        (Behaviour::HangsUp, ""),
+        (Behaviour::NoHttp, ""),
+        (Behaviour::TooFew, ""),
+        (Behaviour::Endless, ""),
+        (Behaviour::Refuses, ""),
+        (Behaviour::RefusesAll, ""),
+        (Behaviour::Unready, ""),
+        // It comes back so, and is not served until it is as it was.
+        (Behaviour::OtherModel, "input `in` has shape [-1, 3] there, [2] by the manifest"),
+        (Behaviour::NewVersion, "run `weir profile`"),
     ];
-    for behaviour in all {
+    for (behaviour, reason) in all {
         let told_before = listener.changes().len();
         bad.behave(behaviour);
         let mut ids = (Vec::new(), Vec::new());
@@ -132,6 +137,10 @@ fn whatever_a_server_does_a_promise_beside_it_is_kept_or_told_and_nothing_is_lef
         assert!(kept || told, "{behaviour:?}: {outcomes:?}");
         assert!(others.iter().any(|outcome| outcome.result().is_some()), "{behaviour:?}: {others:?}");
         assert!(hits.contains(&true), "{behaviour:?}: {outcomes:?}");
+        if !reason.is_empty() {
+            says(&daemon, reason);
+            alive(&daemon, 1);
+        }
         bad.behave(Behaviour::Well);
         alive(&daemon, 2);
         eventually("what is promised again", || {
@@ -145,4 +154,33 @@ fn whatever_a_server_does_a_promise_beside_it_is_kept_or_told_and_nothing_is_lef
     });
     assert!(daemon.resident_kib() < 1 << 20, "an endless answer was kept");
     assert!(!daemon.stderr().contains("panicked"), "{}", daemon.stderr());
+}
+
+/// What fails at once is free at once: it would be given all that whoever is beside it could answer.
+#[test]
+fn a_server_that_refuses_whatever_it_is_asked_is_lost_and_the_one_beside_it_answers() {
+    let (bad, other) = (Liar::new(), Liar::new());
+    let place = between(&bad, &other, PATIENT);
+    let daemon = place.serve();
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("far", "asker")).expect("a stream");
+    for (behaviour, words) in [
+        (Behaviour::RefusesAll, "is lost: it refuses a request of zeros as well: it answered 429: not  now"),
+        (Behaviour::Unready, "/v2: it answered 503: it still loads"),
+    ] {
+        alive(&daemon, 2);
+        bad.behave(behaviour);
+        let outcomes: Vec<_> =
+            (0..50).map(|_| client.infer(&stream, &[1.0f32, 0.5]).expect("an answer")).collect();
+        let missed = outcomes.iter().filter(|outcome| outcome.result().is_none()).count();
+        assert!(missed <= 2, "{behaviour:?}: {missed} of {}: {}", outcomes.len(), daemon.stderr());
+        // It may have idled all the while, and is asked whether it is ready then.
+        eventually("what it is lost for", || {
+            drop(client.infer(&stream, &[1.0f32, 0.5]));
+            daemon.stderr().contains(words).then_some(())
+        });
+        alive(&daemon, 1);
+        bad.behave(Behaviour::Well);
+    }
+    alive(&daemon, 2);
 }

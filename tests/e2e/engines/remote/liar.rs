@@ -31,7 +31,14 @@ pub(super) enum Behaviour {
     /// Once more what it answered before.
     Again,
     HangsUp,
+    /// Refuses what is not all zeros.
     Refuses,
+    /// Is not ready, whatever is asked.
+    Unready,
+    /// Says that it is ready, and refuses all that it is to compute.
+    RefusesAll,
+    /// Says that its model has another shape, and hangs up on calls.
+    OtherModel,
     /// Well, as another version of the model than before.
     NewVersion,
 }
@@ -94,7 +101,12 @@ fn converse(mut stream: &UnixStream, shared: &Shared) -> Option<()> {
         let (path, header, body) = request(&mut reader)?;
         let behaviour = *shared.behaviour.lock().unwrap_or_else(PoisonError::into_inner);
         let version = if behaviour == Behaviour::NewVersion { "2" } else { "1" };
-        let tensor = |name: &str| json!([{ "name": name, "datatype": "FP32", "shape": [-1, 2] }]);
+        let elements = if behaviour == Behaviour::OtherModel { 3 } else { 2 };
+        let tensor = |name: &str| json!([{ "name": name, "datatype": "FP32", "shape": [-1, elements] }]);
+        if behaviour == Behaviour::Unready {
+            stream.write_all(&answer(503, None, b"{\"error\":\"it still loads\"}")).ok()?;
+            continue;
+        }
         let said = match path.as_str() {
             "/v2" => json!({ "name": "liar", "version": "1", "extensions": ["binary_tensor_data"] }),
             "/v2/models/toy/ready" => json!({}),
@@ -145,8 +157,9 @@ fn call(
         Behaviour::OtherShape => shape[1] = json!(3),
         Behaviour::TooFew => doubled.truncate(4),
         Behaviour::NoJson => return stream.write_all(&answer(200, None, b"<html>")).ok(),
-        Behaviour::HangsUp => return None,
-        Behaviour::Refuses => {
+        Behaviour::HangsUp | Behaviour::OtherModel => return None,
+        Behaviour::Refuses if doubled.iter().all(|&byte| byte == 0) => {}
+        Behaviour::Refuses | Behaviour::RefusesAll | Behaviour::Unready => {
             return stream.write_all(&answer(429, None, b"{\"error\":\"not\\n\\tnow\"}")).ok();
         }
         Behaviour::Well | Behaviour::NewVersion | Behaviour::Again | Behaviour::Half | Behaviour::Stalls => {}
