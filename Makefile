@@ -155,7 +155,7 @@ oip: target/debug/weir
 	fi
 
 # Not part of `make test`: they are large.
-## servers: the daemon's workers on servers of others, from PyPI: Triton, MLServer and KServe's own; and the manifests of docs/cluster.md
+## servers: the daemon's workers on servers of others, from PyPI: Triton, MLServer and KServe's own; KServe's clients; and the manifests of docs/cluster.md
 SERVERS := target/servers
 servers: target/debug/weir
 	@mkdir -p $(SERVERS)
@@ -163,7 +163,10 @@ servers: target/debug/weir
 	    ./tests/deps.sh $$server $(SERVERS)/$$server || rm -rf $(SERVERS)/$$server; \
 	done
 	python3 tests/oip_servers.py --weir target/debug/weir --servers $(SERVERS)
-	@if [ -d $(SERVERS)/kserve ]; then $(SERVERS)/kserve/bin/python tests/manifests.py docs/cluster.md; fi
+	@if [ -d $(SERVERS)/kserve ]; then \
+	    $(SERVERS)/kserve/bin/python tests/kserve_clients.py --weir target/debug/weir && \
+	    $(SERVERS)/kserve/bin/python tests/manifests.py docs/cluster.md; \
+	fi
 
 ## oip-proto: generate the messages of the Open Inference Protocol anew from daemon/oip/proto
 oip-proto:

@@ -4,7 +4,7 @@
 # tests/e2e/packaging/booted.rs needs to boot a systemd in a container; with `python FOLDER`, to a virtual environment
 # with what the Python client needs, with `oip FOLDER` to one with what tests/oip_clients.py needs, with `bench FOLDER` to
 # one with what tests/bench/batches.py, rows.py and sharing.py need, with `wheel FOLDER` to one with what packaging/wheel.sh needs; with
-# `nvidia-pytriton`, `mlserver` or `kserve` and a FOLDER to one with that server, for tests/oip_servers.py.
+# `nvidia-pytriton`, `mlserver` or `kserve` and a FOLDER to one with that server, for tests/oip_servers.py and kserve_clients.py.
 set -eu
 missing=""
 option=""
