@@ -35,8 +35,8 @@ pub struct LoadMonitor {
     /// The number of the part that now is in.
     newest: u64,
     now: u64,
-    /// When the first came.
-    first: Option<u64>,
+    /// When a window has passed since the first came.
+    settled: u64,
 }
 
 impl LoadMonitor {
@@ -55,8 +55,8 @@ impl LoadMonitor {
     const fn of(window: Span) -> Self {
         let part = window.as_nanos().div_ceil(WHOLE);
         let counts = [0; PARTS];
-        let (total, older, squares, present, newest, now, first) = (0, 0, 0, WHOLE, 0, 0, None);
-        Self { window, part, counts, total, older, squares, present, newest, now, first }
+        let (total, older, squares, present, newest, now, settled) = (0, 0, 0, WHOLE, 0, 0, u64::MAX);
+        Self { window, part, counts, total, older, squares, present, newest, now, settled }
     }
 
     /// The window.
@@ -69,7 +69,9 @@ impl LoadMonitor {
     /// last one counts as that one.
     pub fn observe(&mut self, now: Instant) -> u64 {
         self.advance(now);
-        self.first = self.first.or(Some(self.now));
+        if self.settled == u64::MAX {
+            self.settled = self.now.saturating_add(self.window.as_nanos());
+        }
         let count = &mut self.counts[self.newest as usize % PARTS];
         if let Some(more) = count.checked_add(1) {
             *count = more;
@@ -107,8 +109,9 @@ impl LoadMonitor {
     /// came in that time: what has only begun to come may be anything, at the instant of the first infinitely many.
     #[must_use]
     pub fn prudent_per_s(&mut self, now: Instant) -> f64 {
-        let since = now.as_nanos().saturating_sub(self.first.unwrap_or(u64::MAX));
-        if since < self.window.as_nanos() {
+        let left = self.settled.saturating_sub(now.as_nanos());
+        if left > 0 {
+            let since = self.window.as_nanos().saturating_sub(left);
             let count = self.count(now).max(1);
             return (count + (DEVIATIONS * count).isqrt()) as i64 as f64 * 1e9 / since as f64;
         }
