@@ -3,10 +3,10 @@
 
 mod harness;
 
-use harness::load::{QUICK, ns, set, window};
+use harness::load::{QUICK, ns, set, stretch, window};
 use harness::{Dice, Harness, config, earliest, instances, system};
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Dispatch, MissReason, Outcome, Resolution, SchedulerConfig, StreamId,
+    ArrivalBound, ArrivalCurve, Dispatch, MissReason, Outcome, Resolution, SchedulerConfig, Shield, StreamId,
     StreamSpec,
 };
 
@@ -86,6 +86,23 @@ fn who_comes_and_who_takes_over_does_not_wait_for_full_batches() {
         harness.hand_over(config.clone()).is_err()
     });
     assert!(steps.count() < 4, "it is taken over");
+    assert_eq!((missed(&harness), harness.causes()), (vec![], vec![]));
+}
+
+/// Two requests at once, within 2 ns. One alone takes one, so the other may wait for it; it would not be in time behind a batch of two, and a
+/// shield lets any batch take as long as a full one.
+#[test]
+fn no_batch_takes_longer_than_it_was_reckoned_to() {
+    let config = closed(&[1, 2], 2, 1, 2, Dispatch::Eager);
+    let spec = stream((0, 1), window(2, 11));
+    system(&config).admit([&spec]).expect("admitted");
+    let shield = Shield::new(&config.workers[0], config.deadline, spec.demand()).expect("in range");
+    let mut harness = Harness::new(config, |_, bound| bound);
+    let id = harness.add(spec);
+    harness.scheduler.set_shield(Some(shield)).expect("made for it");
+    stretch(&mut harness);
+    (0..2).for_each(|_| _ = harness.arrive(id));
+    harness.drain();
     assert_eq!((missed(&harness), harness.causes()), (vec![], vec![]));
 }
 
