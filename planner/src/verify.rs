@@ -106,9 +106,9 @@ fn check(claim: &Claim, verified: &mut Verified) -> Result<(), VerifyError> {
         let (told, asked) = (&answer.constraints, &claim.problem.streams[i].constraints);
         answered(&format!("streams[{i}]"), (&answer.name, answer.density, told), asked, stream)?;
     }
+    explained(claim.admissible, claim.reason.as_deref(), claim.refutation.as_ref())?;
     if !claim.admissible {
         verified.refused += 1;
-        same("reason", &claim.reason.as_ref().is_some_and(|reason| !reason.is_empty()), &true)?;
         return claim.refutation.as_ref().map_or(Ok(()), |r| {
             let streams = system.streams.iter().map(|stream| (stream.name.clone(), stream));
             keeps_to_curves(r, streams, unit, |_| system.background)
@@ -224,6 +224,17 @@ fn keeps_to_curves<'a>(
 /// Whether a name is of one of these services or stages, as `NAME/…`.
 fn is_of<'a>(mut parts: impl Iterator<Item = &'a String>, name: &str) -> bool {
     parts.any(|part| name.strip_prefix(part.as_str()).is_some_and(|rest| rest.starts_with('/')))
+}
+
+/// A no gives its reason, and nothing speaks against a yes.
+fn explained(
+    admissible: bool,
+    reason: Option<&str>,
+    refutation: Option<&Refutation>,
+) -> Result<(), VerifyError> {
+    let told = reason.is_some_and(|reason| admissible || !reason.is_empty());
+    same("reason", &told, &!admissible)?;
+    same("refutation", &(admissible && refutation.is_some()), &false)
 }
 
 fn same<T: PartialEq + Debug>(field: impl Display, claimed: &T, derived: &T) -> Result<(), VerifyError> {

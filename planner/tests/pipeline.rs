@@ -130,6 +130,7 @@ fn what_is_proved_is_certified_and_nearly_all_that_is_certified_is_proved() {
     };
     let forged = |problem: &Value| PipelineClaim {
         admissible: true,
+        reason: None,
         rule: PipelineReason::TheoremP2,
         ..certified(problem)
     };

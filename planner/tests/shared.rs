@@ -149,7 +149,8 @@ fn a_refusal_needs_a_reason() {
     assert_eq!(check(&claim), Ok(Verified { promised: 0, refused: 1, limits: 0 }));
     assert_eq!(field(&SharedClaim { reason: None, ..claim.clone() }), "reason");
     for rule in [SharedReason::Edf, SharedReason::Turns, SharedReason::NothingPromised] {
-        assert!(check(&SharedClaim { admissible: true, rule, ..claim.clone() }).is_err());
+        let lied = SharedClaim { admissible: true, rule, reason: None, refutation: None, ..claim.clone() };
+        assert!(check(&lied).is_err());
     }
 }
 
@@ -237,8 +238,13 @@ fn a_period_is_one_in_which_batches_are_whole() {
     let refused = certify_shared(&problem(&text("turns")));
     let line = refused.binding.clone().expect("the line that fails");
     assert_eq!((refused.admissible, line.distance, line.lhs, line.rhs), (false, n("12"), n("21"), n("20")));
-    let mut claim =
-        SharedClaim { admissible: true, overrun_margin: Some(n("0")), refutation: None, ..refused };
+    let mut claim = SharedClaim {
+        admissible: true,
+        overrun_margin: Some(n("0")),
+        reason: None,
+        refutation: None,
+        ..refused
+    };
     for (answer, within) in claim.services.iter_mut().zip(["8", "7"]) {
         answer.start_within = Some(n(within));
     }

@@ -153,6 +153,7 @@ fn forced(claim: &SharedClaim, rule: SharedReason) -> SharedClaim {
         rule,
         overrun_margin: Some(Number::whole(0)),
         binding: Some(claim.binding.clone().unwrap_or(line)),
+        reason: None,
         refutation: None,
         ..claim.clone()
     };

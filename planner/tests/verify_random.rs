@@ -115,7 +115,7 @@ fn agrees(text: &str) -> Result<(), TestCaseError> {
         let [delta, lhs, rhs] = [0, 1, 2].map(Number::whole);
         let any = Binding { delta, backlog: 1, lhs, rhs };
         for rule in [Rule::TheoremA, Rule::Refined, Rule::NothingPromised] {
-            let forced = Claim { admissible: true, rule, binding: Some(any), ..claim.clone() };
+            let forced = Claim { admissible: true, rule, binding: Some(any), reason: None, ..claim.clone() };
             prop_assert!(check(&forced).is_err(), "{}", text);
         }
     }
@@ -142,7 +142,9 @@ fn what_is_proved_is_certified_and_nearly_all_that_is_certified_is_proved() {
                 refined += usize::from(rule == Rule::Refined);
                 admitted.push(claim);
             }
-            (false, _) => refused.push(Claim { admissible: true, rule: Rule::TheoremA, ..claim }),
+            (false, _) => {
+                refused.push(Claim { admissible: true, rule: Rule::TheoremA, reason: None, ..claim });
+            }
         }
     }
     let certificate = |claims: &Vec<Claim>| Certificate::new("by chance", BTreeMap::new(), claims.clone());

@@ -111,8 +111,8 @@ pub enum MissReason {
     /// It waited until no batch could meet its deadline any more; never executed.
     Expired = 2,
     /// In overload, it was given up to keep the misses apart or for others that can still be answered, at once where what
-    /// waits before it already rules an answer out; or it was beyond its stream's declaration where no background is
-    /// served; never executed.
+    /// waits before it already rules an answer out; or where no background is served it was beyond its stream's declaration, or
+    /// need not be served while a takeover is waited for; never executed.
     Shed = 3,
     /// The queue was full when it came.
     QueueFull = 4,

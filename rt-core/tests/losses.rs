@@ -97,12 +97,12 @@ impl Run {
         let scheduler = &self.harness.scheduler;
         let (state, _) = scheduler.stream_state(id).expect("there");
         let mode = scheduler.safe_mode();
-        let stood = (!mode.severity().is_suspended())
-            .then(|| (state, mode.breaches(), scheduler.suspension_changes(), self.eras));
+        let stood = (!mode.severity().is_suspended()).then(|| (state, mode.breaches(), self.eras));
+        let told = self.harness.events.len();
         self.clients[client].latest = self.harness.now;
         self.taken.resize_with(token + 1, || None);
         let spec = self.clients[client].spec.clone();
-        self.taken[token] = Some(Taken { at: self.harness.now, spec, stood });
+        self.taken[token] = Some(Taken { at: self.harness.now, spec, stood, told });
         self.harness.settle();
     }
 

@@ -3,7 +3,8 @@
 use super::problem::{MANY, Stream, span, streams, time, times};
 use super::theorem::{lcm, repetition};
 use super::{
-    MAX_STEPS, UNCONFIRMED, Verified, VerifyError, answered, is_of, keeps_to_curves, levels, same, wrong,
+    MAX_STEPS, UNCONFIRMED, Verified, VerifyError, answered, explained, is_of, keeps_to_curves, levels, same,
+    wrong,
 };
 use crate::certificate::{PipelineClaim, PipelineReason};
 use crate::problem::pipeline::raw::Count;
@@ -24,9 +25,9 @@ pub(super) fn check(claim: &PipelineClaim, verified: &mut Verified) -> Result<()
     }
     let names: Vec<_> = claim.stages.iter().map(|stage| &stage.name).collect();
     same("stages", &names, &claim.problem.pipeline.iter().map(|stage| &stage.name).collect())?;
+    explained(claim.admissible, claim.reason.as_deref(), claim.refutation.as_ref())?;
     if !claim.admissible {
         verified.refused += 1;
-        same("reason", &claim.reason.as_ref().is_some_and(|reason| !reason.is_empty()), &true)?;
         let Some(refutation) = &claim.refutation else { return Ok(()) };
         let streams = pipeline.streams.iter().map(|stream| (stream.name.clone(), stream));
         return keeps_to_curves(refutation, streams, unit, |name: &str| {

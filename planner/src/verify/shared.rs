@@ -12,7 +12,7 @@ mod read;
 mod starts;
 
 use super::problem::time;
-use super::{UNCONFIRMED, Verified, VerifyError, answered, is_of, keeps_to_curves, same, wrong};
+use super::{UNCONFIRMED, Verified, VerifyError, answered, explained, is_of, keeps_to_curves, same, wrong};
 use crate::certificate::{Reference, SharedBinding, SharedClaim, SharedReason};
 use crate::number::Number;
 use crate::problem::raw::Unit;
@@ -32,9 +32,9 @@ pub(super) fn check(claim: &SharedClaim, verified: &mut Verified) -> Result<(), 
             answered(&field, (&answer.name, answer.density, told), asked, stream)?;
         }
     }
+    explained(claim.admissible, claim.reason.as_deref(), claim.refutation.as_ref())?;
     if !claim.admissible {
         verified.refused += 1;
-        same("reason", &claim.reason.as_ref().is_some_and(|reason| !reason.is_empty()), &true)?;
         let Some(refutation) = &claim.refutation else { return Ok(()) };
         let mut streams = Vec::new();
         for service in &shared.services {

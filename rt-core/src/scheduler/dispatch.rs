@@ -88,12 +88,23 @@ impl Scheduler {
         }
     }
 
+    /// Whether what need not be served is given up, for it would wait beside an idle worker where no background is counted.
+    pub(super) fn leaves_out(&self) -> bool {
+        self.quiet && !self.config.background
+    }
+
     /// Gives up requests that not even a batch of one on the quickest worker could still serve, at most or, without a promise,
     /// most likely. All queues are in deadline order, so only their heads need a look.
     #[inline(never)]
     fn expire(&mut self, now: Instant) -> bool {
         let Some((bound, likely)) = self.pool.quickest() else { return false };
         let mut any = false;
+        while self.leaves_out()
+            && let Some(request) = self.waiting.pop(OPTIONAL)
+        {
+            self.give_up(now, request, MissReason::Shed);
+            any = true;
+        }
         for (class, time) in [(MANDATORY, bound), (DEMOTED, likely), (OPTIONAL, likely)] {
             while let Some(request) = self.waiting.pop_before(class, now + time) {
                 self.give_up(now, request, MissReason::Expired);
@@ -194,11 +205,14 @@ impl Scheduler {
         due.then_some(worker)
     }
 
-    /// Whether it waits for an instant at which nothing mandatory waits. If workers that idle waited for full batches, of what comes at
-    /// once some might always be left, and it never came. Any start is one of Theorem A's; the refinement has none but those that are due.
+    /// Whether it waits for an instant at which nothing waits, or nothing mandatory. If workers that idle waited for full batches, of what
+    /// comes at once some might always be left, and it never came. Any start is one of Theorem A's, and one that comes sooner than it had
+    /// to is one of the refinement's.
     fn is_pressed(&self) -> bool {
-        let awaited = self.quiet || self.awaited || self.waits_for_calm() || self.ledger.departed() > 0;
-        awaited && self.config.background
+        self.quiet
+            || self.awaited
+            || self.waits_for_calm()
+            || self.ledger.departed() > 0
             || self.aftermath != CarryIn::None && self.safe_mode.severity().is_suspended()
     }
 

@@ -186,6 +186,7 @@ impl Scheduler {
             return Some(MissReason::WorkerLost);
         }
         let shed = !conforms && !self.config.background
+            || class == OPTIONAL && self.leaves_out()
             || class == OPTIONAL && self.is_hopeless(now, deadline) && !self.stays(now, (id, seq), deadline);
         shed.then_some(MissReason::Shed)
     }

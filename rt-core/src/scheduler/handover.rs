@@ -48,9 +48,11 @@ pub enum HandOverError {
 
 impl Scheduler {
     /// While on, batches are started for mandatory requests alone (others fill them up as ever), so that an instant
-    /// for [`Scheduler::hand_over`] comes as soon as the promises allow.
+    /// for [`Scheduler::hand_over`] comes as soon as the promises allow. Without background others are given up: what waited beside an
+    /// idle worker would be in no reckoning of the refinement, and in the way of what comes once this is off again.
     pub fn set_quiet(&mut self, quiet: bool) {
         (self.quiet, self.changed) = (quiet, true);
+        self.look_at(Instant::ZERO);
     }
 
     /// Allocates what it needs to take over `streams` from a scheduler of so many places: before [`Scheduler::hand_over`], where

@@ -192,10 +192,11 @@ impl Scheduler {
             && (self.ledger.is_empty() || shielded())
     }
 
-    /// Whether the shield may be asked at all.
+    /// Whether the shield may be asked at all. What smaller batches take the refinement counts, so without background it is not.
     #[inline]
     pub(super) fn may_prolong(&self, now: Instant) -> bool {
-        !self.awaited
+        self.config.background
+            && !self.awaited
             && !self.waits_for_calm()
             && self.fallen.is_none()
             && !self.safe_mode.severity().is_suspended()

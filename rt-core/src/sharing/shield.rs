@@ -10,7 +10,7 @@
 //! ℓ + f + (n - 1)·max P + Σ P_j·⌈(r_j(y) + a_j(y)) / B_j⌉  ≤  n·( y - e - max_k (D_k - P_k - X_k) ) ,
 //! ```
 //!
-//! and by rule T if, of every service `s` of which some wait, for every `p` up to the first that finds none of `s` waiting: if the
+//! and by rule T if, of every service `s` of which some wait, for every `p` up to the first that would find none of `s` waiting: if the
 //! `p`-th, of those that wait and then those that come, must be answered by `t + y`, with `J = ⌈p/B_s⌉`,
 //!
 //! ```text
@@ -301,8 +301,8 @@ impl SharedShield {
             let own = &mut self.services[s];
             if place >= own.waiting {
                 let all = (longest + spare.taken.as_nanos()).saturating_add(begun).div_ceil(self.workers);
-                let clear = now + Span::from_nanos(all) + spare.over + self.guard;
-                if own.coming.next > clear {
+                // What is late of that the line of Theorem T has on its left, from the one that comes on.
+                if own.coming.next > now + Span::from_nanos(all) {
                     return Span::from_nanos(longest);
                 }
             }

@@ -38,7 +38,7 @@ impl Ahead<'_> {
         let taken = state.busy.iter().map(|&left| u64::from(left)).sum::<u64>();
         let kept = kept * self.shared.workers as u64 + taken;
         let most = if self.shared.turns {
-            self.by_turns(state, &requests, kept)
+            self.by_turns(state, &requests, (kept, taken))
         } else {
             self.by_deadline(state, &requests)
         };
@@ -78,7 +78,7 @@ impl Ahead<'_> {
         (first..FAR).map(left).min().unwrap_or(0)
     }
 
-    fn by_turns(&self, state: &State, requests: &[Vec<(u64, u64)>], kept: u64) -> u64 {
+    fn by_turns(&self, state: &State, requests: &[Vec<(u64, u64)>], (kept, taken): (u64, u64)) -> u64 {
         let workers = self.shared.workers as u64;
         let services = &self.shared.services;
         let waiting = |s: usize| state.waiting[s].len();
@@ -87,9 +87,9 @@ impl Ahead<'_> {
             // When the batch before begins at the latest, the one that goes ahead taking nothing.
             let mut begun = 0;
             for (place, &(at, due)) in requests[s].iter().enumerate() {
-                // It finds none waiting, whatever goes ahead within what has been found.
+                // It would find none waiting, whatever goes ahead within what has been found, were nothing late.
                 let longest = least.saturating_sub(kept).min(self.shared.longest.into());
-                let clear = (longest + kept + begun).div_ceil(workers) + u64::from(self.shared.late);
+                let clear = (longest + taken + begun).div_ceil(workers);
                 if place >= waiting(s) && at > clear {
                     break;
                 }
