@@ -1,4 +1,4 @@
-//! The tests of the scheduler are one program, which names each file of them: one that nobody names would be tested by nobody.
+//! The tests of a crate are one program, which names each file of them: one that nobody names would be tested by nobody.
 
 use std::fs::read_to_string;
 use std::path::Path;
