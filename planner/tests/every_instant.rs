@@ -1,17 +1,17 @@
 //! Theorem A, its refinement and the condition of stalls at every instant, far beyond all that the admission test and the
 //! checker look at: both say what the page says, of many small systems. `WEIR_EXHAUSTIVE=n` looks at `n / 100` times as many.
 
-mod naive;
-
 use std::collections::BTreeMap;
 
-use naive::instants::{Moment, System, draw};
-use naive::{Dice, arrivals, effort};
 use planner::certificate::{Binding, Limit, Limits, Rule, StreamAnswer};
 use planner::certify::MAX_SCALE;
 use planner::verify::{Verified, VerifyError, verify};
 use planner::{Certificate, Claim, Number, Problem, certify};
 use rt_core::{Admission, AdmissionError};
+
+use crate::naive;
+use crate::naive::instants::{Moment, System, draw};
+use crate::naive::{Dice, arrivals, effort};
 
 /// Systems that take longer to repeat are left out.
 const LONGEST_PERIOD: u64 = 360;

@@ -1,16 +1,15 @@
 //! Theorems E and T, line by line at every distance, far beyond all that the admission test and the checker look at:
 //! both say what the lines say, of many small systems near capacity. `WEIR_EXHAUSTIVE=n` looks at `n / 100` times as many.
 
-mod naive;
-
-use naive::lines::{Line, Service, Shared, Walk, draw, name};
-use naive::{CONSTRAINTS, Dice, Stream, arrivals, effort};
 use planner::certificate::{SharedBinding, SharedReason, SharedServiceAnswer, SharedStreamAnswer};
 use planner::certify::MAX_SCALE;
 use planner::verify::{Verified, VerifyError, verify};
 use planner::{Certificate, Number, Question, SharedClaim, SharedProblem, certify_shared};
 use rt_core::sharing::{Rule, SharedAdmission, SharingError};
 use rt_core::{Span, StreamSpec};
+
+use crate::naive::lines::{Line, Service, Shared, Walk, draw, name};
+use crate::naive::{CONSTRAINTS, Dice, Stream, arrivals, effort};
 
 /// What of a system is no longer than this repeats often enough to be seen.
 const LONGEST_PERIOD: u64 = 480;

@@ -1,8 +1,5 @@
 //! Pipelines, drawn at random: what is certified is confirmed by the independent checker, and what counts on less is not.
 
-mod pipelines;
-
-use pipelines::{certified, checked, prover, read};
 use planner::certificate::PipelineReason;
 use planner::{Certificate, PipelineClaim, Question, certify_pipeline};
 use proptest::prelude::*;
@@ -11,6 +8,8 @@ use proptest::test_runner::TestRunner;
 use rt_core::MAX_SPAN;
 use rt_core::pipeline::PipelineError;
 use serde_json::{Value, json};
+
+use crate::pipelines::{certified, checked, prover, read};
 
 /// A tree of up to four stages, and one or two streams.
 fn problem() -> impl Strategy<Value = Value> {

@@ -1,10 +1,9 @@
 //! Pipelines by hand: what a certificate says of each stage, and that whatever is changed in it is found out.
 
-mod pipelines;
-
-use pipelines::{certified, checked, prover};
 use planner::{Certificate, PipelineClaim, Question, certify_pipeline};
 use serde_json::{Value, json};
+
+use crate::pipelines::{certified, checked, prover};
 
 fn worked() -> Value {
     json!({

@@ -6,12 +6,10 @@ use planner::{Certificate, Number, Question, SharedClaim, SharedProblem, certify
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-
-#[path = "../../tests/e2e/harness/prover.rs"]
-mod prover;
-use prover::prover;
 use rt_core::MAX_SPAN;
 use rt_core::sharing::SharingError;
+
+use crate::prover::prover;
 
 fn check(claim: &SharedClaim) -> Result<Verified, VerifyError> {
     verify(&Certificate::of_shared("by chance", claim.clone()))

@@ -7,9 +7,7 @@ use planner::problem::raw;
 use planner::verify::{ProverError, Verified, VerifyError, verify};
 use planner::{Certificate, Claim, Number, Problem, certify};
 
-#[path = "../../tests/e2e/harness/prover.rs"]
-mod prover;
-use prover::prover;
+use crate::prover::prover;
 
 fn problem(text: &str) -> raw::Problem {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{text}: {e}"))

@@ -11,9 +11,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rt_core::Span;
 
-#[path = "../../tests/e2e/harness/prover.rs"]
-mod prover;
-use prover::prover;
+use crate::prover::prover;
 
 fn problem(text: &str) -> raw::Problem {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{text}: {e}"))

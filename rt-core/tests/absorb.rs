@@ -1,18 +1,16 @@
 //! Stalls that constraints absorb: around one requests that must be served are missed, and every constraint is kept all the same.
 
-mod harness;
-mod standstill;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use harness::choices::{Choices, exhaust};
-use harness::load::{Bench, Setup, absorbing, ns, setup};
-use harness::{Dice, Harness, config, earliest, instances, violates_any};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use rt_core::{BalancedWord, Constraint, ConstraintSet, Dispatch, SchedulerConfig, Stalls, StreamSpec};
-use standstill::{Driven, stand_still, stream, window};
+
+use crate::harness::choices::{Choices, exhaust};
+use crate::harness::load::{Bench, Setup, absorbing, ns, setup};
+use crate::harness::{Dice, Harness, config, earliest, instances, violates_any};
+use crate::standstill::{Driven, stand_still, stream, window};
 
 /// A small system: what its batches take, how many requests and until when they are answered, and its streams.
 #[derive(Clone, Debug)]

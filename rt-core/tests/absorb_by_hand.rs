@@ -1,18 +1,16 @@
 //! Stalls that constraints absorb, in cases that are reckoned by hand: what is counted, announced, refused, and handed on.
 
-mod harness;
-mod standstill;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use harness::load::{absorbing, ns};
-use harness::{Harness, config, system};
 use rt_core::{
     AdmissionError, BalancedWord, Cause, Dispatch, SchedulerConfig, Shield, ShieldError, Stalls, StreamId,
     StreamSpec,
 };
-use standstill::{Driven, stand_still, stream, window};
+
+use crate::harness::load::{absorbing, ns};
+use crate::harness::{Harness, config, system};
+use crate::standstill::{Driven, stand_still, stream, window};
 
 /// One request in 4 at most, each takes 2, by 4; a stall of 3. Of any 6 at most 4 are missed, one for the stall.
 fn lone() -> (Harness, StreamId, Stalls) {

@@ -1,12 +1,8 @@
 //! The end of safe mode is a promise: what comes from then on is answered in time, whatever piled up before.
 
-mod harness;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
-use harness::load::{Bench, QUICK, Setup, ns, open_or_closed};
-use harness::{Dice, Harness, config};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -14,6 +10,10 @@ use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, SchedulerConfig, Severity,
     StreamSpec,
 };
+
+use crate::harness;
+use crate::harness::load::{Bench, QUICK, Setup, ns, open_or_closed};
+use crate::harness::{Dice, Harness, config};
 
 /// None to be missed, at most so many at once or one a `period`.
 fn strict(bucket: u64, period: u64) -> StreamSpec {

@@ -1,18 +1,17 @@
 //! Small systems searched exhaustively in which things go wrong at first: once safe mode is over all that comes is in time,
 //! whatever was sent beyond the declarations before, and with batches that are granted more in a lull.
 
-mod harness;
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use harness::choices::{Choices, exhaust};
-use harness::load::{QUICK, ns};
-use harness::{Harness, config, earliest, system};
 use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Instant, SchedulerConfig,
     Severity, Shield, Span, StreamId, StreamSpec,
 };
+
+use crate::harness::choices::{Choices, exhaust};
+use crate::harness::load::{QUICK, ns};
+use crate::harness::{Harness, config, earliest, system};
 
 /// Runs of each system.
 const BUDGET: u64 = 2_000;

@@ -1,14 +1,8 @@
 //! Whatever goes wrong, and in whatever order: no request that must be served is missed out of safe mode.
 
-mod harness;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
-use harness::load::{
-    Bench, QUICK, Setup, open_or_closed, setup_and_next, shield_of, stalls, stretch, with_stalls,
-};
-use harness::{Dice, Harness, fallbacks};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -16,6 +10,11 @@ use rt_core::{
     Cause, Event, Instant, MissReason, Outcome, SafeModeState, SchedulerConfig, Severity, StreamId,
     StreamSpec, Transition,
 };
+
+use crate::harness::load::{
+    Bench, QUICK, Setup, open_or_closed, setup_and_next, shield_of, stalls, stretch, with_stalls,
+};
+use crate::harness::{Dice, Harness, fallbacks};
 
 /// How often something was done in a run, or came about.
 #[derive(Debug, Default)]

@@ -1,14 +1,13 @@
 //! Small systems searched exhaustively while a stream leaves and comes back and batches take as long as the shield allows:
 //! whatever it does, and whenever, no promise breaks.
 
-mod harness;
-
-use harness::load::{ns, stretch};
-use harness::{Harness, config, earliest, system};
 use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, MissReason, Outcome, SchedulerConfig,
     Shield, StreamId, StreamSpec,
 };
+
+use crate::harness::load::{ns, stretch};
+use crate::harness::{Harness, config, earliest, system};
 
 /// Between two instants at which the restless stream may do something.
 const STEP: u64 = 4;

@@ -1,19 +1,16 @@
 //! A device runs the rules that its services were admitted under, and keeps what it promised, whoever else sends, comes,
 //! goes or takes too long. `WEIR_EXHAUSTIVE=n` looks at `n` systems of each.
 
-mod harness;
-mod oracle;
-mod shared;
-
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use harness::choices::{Choices, exhaust};
-use harness::{Dice, earliest, instances};
-use oracle::sharing::Shared;
 use rt_core::{Cause, StreamId, StreamSpec};
-use shared::{Run, admitted, spec, streams};
+
+use crate::harness::choices::{Choices, exhaust};
+use crate::harness::{Dice, earliest, instances};
+use crate::oracle::sharing::Shared;
+use crate::shared::{Run, admitted, spec, streams};
 
 /// One run: `choices` decides who sends in each tick, in what order, and how long batches take. Everybody may also send
 /// what nothing is promised for.

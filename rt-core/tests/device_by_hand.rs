@@ -1,17 +1,14 @@
 //! What a device says of overruns, lateness and wrong numbers, by hand: who is told of what, and when.
 
-mod harness;
-mod oracle;
-mod shared;
-
 use std::collections::HashSet;
 
-use harness::{Dice, earliest, instances};
-use oracle::Stream;
-use oracle::sharing::{Service, Shared};
 use rt_core::sharing::{Device, DeviceConfig, DeviceError, Rule};
 use rt_core::{Cause, Dispatch, Instant, Span, StreamSpec};
-use shared::{Run, admission, admitted, spec, streams};
+
+use crate::harness::{Dice, earliest, instances};
+use crate::oracle::Stream;
+use crate::oracle::sharing::{Service, Shared};
+use crate::shared::{Run, admission, admitted, spec, streams};
 
 /// Nobody is told of a batch that overruns within the margin, not even its own service; of one that does by more all are.
 #[test]

@@ -1,21 +1,18 @@
 //! A service whose batches harm the others on its workers is demoted: the promises of the others come back and hold, whatever it goes
 //! on doing as far as that has been seen of it, and so does its own once it keeps its time. `WEIR_EXHAUSTIVE=n` looks at `n` systems of each.
 
-mod harness;
-mod oracle;
-mod shared;
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use harness::choices::{Choices, exhaust};
-use harness::{Dice, earliest, instances};
-use oracle::Stream;
-use oracle::sharing::{Service, Shared};
 use rt_core::sharing::SharingError;
 use rt_core::{Cause, Instant, SafeModeConfig, Severity, Span, StreamId, StreamSpec};
-use shared::clients::{margin, senders};
-use shared::{Run, admission, admitted, streams};
+
+use crate::harness::choices::{Choices, exhaust};
+use crate::harness::{Dice, earliest, instances};
+use crate::oracle::Stream;
+use crate::oracle::sharing::{Service, Shared};
+use crate::shared::clients::{margin, senders};
+use crate::shared::{Run, admission, admitted, streams};
 
 /// How long it lasts until all is well again.
 const CLEAN: u64 = 12;

@@ -3,20 +3,17 @@
 //! worker. What must be served is missed by what was announced alone; and once nothing is wrong all is well again, as if nothing had
 //! been: overruns within the margin are told to nobody. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
 
-mod harness;
-mod oracle;
-mod shared;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
-use harness::{Dice, earliest, instances};
-use oracle::sharing::{Service, Shared};
-use oracle::{Bound, Stream};
 use rt_core::sharing::Device;
 use rt_core::{SafeModeConfig, Severity, Span, StreamId};
-use shared::clients::{Client, margin, read, roomy, senders, stalling};
-use shared::{Run, spec};
+
+use crate::harness::{Dice, earliest, instances};
+use crate::oracle::sharing::{Service, Shared};
+use crate::oracle::{Bound, Stream};
+use crate::shared::clients::{Client, margin, read, roomy, senders, stalling};
+use crate::shared::{Run, spec};
 
 /// What there was of it in all runs.
 #[derive(Debug, Default)]

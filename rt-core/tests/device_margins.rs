@@ -1,15 +1,12 @@
 //! The margin for overruns of a device, by hand: what counts on it, and when it may grow; and what stalls may have taken of a batch that is
 //! longer than any.
 
-mod harness;
-mod oracle;
-mod shared;
-
-use oracle::Stream;
-use oracle::sharing::{Service, Shared};
 use rt_core::{Instant, SafeModeConfig, Span, StreamId, StreamSpec};
-use shared::clients::margin;
-use shared::{Run, spec};
+
+use crate::oracle::Stream;
+use crate::oracle::sharing::{Service, Shared};
+use crate::shared::clients::margin;
+use crate::shared::{Run, spec};
 
 /// At each of these instants so many requests of the stream of a service come.
 fn send(run: &mut Run, ids: [StreamId; 2], all: &[(u64, usize, usize)]) {

@@ -2,19 +2,16 @@
 //! that are read late, overruns within the margin, turns of several batches, on one worker or two. `WEIR_EXHAUSTIVE=n` looks
 //! at `n` systems of each.
 
-mod harness;
-mod oracle;
-mod shared;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use harness::choices::{Choices, exhaust};
-use harness::{Dice, earliest, instances};
-use oracle::sharing::Shared;
 use rt_core::{SafeModeConfig, Severity, Span};
-use shared::Run;
-use shared::clients::{read, roomy, senders, stalling};
+
+use crate::harness::choices::{Choices, exhaust};
+use crate::harness::{Dice, earliest, instances};
+use crate::oracle::sharing::Shared;
+use crate::shared::Run;
+use crate::shared::clients::{read, roomy, senders, stalling};
 
 #[derive(Clone, Copy)]
 struct Trouble {

@@ -1,20 +1,20 @@
 //! Small systems searched exhaustively while requests come before their declarations allow them, by as much as admission leaves
 //! room for: whoever is early, comes or goes, and whichever batches take all that they are allowed, no promise breaks.
 
-mod harness;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use harness::choices::{Choices, exhaust};
-use harness::load::{Bench, Setup, ns, setup};
-use harness::mixed::mixed;
-use harness::{Harness, config, earliest, system};
 use proptest::prelude::*;
 use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, Joined, Newcomer,
     SchedulerConfig, Shield, Span, StreamId, StreamSpec,
 };
+
+use crate::harness;
+use crate::harness::choices::{Choices, exhaust};
+use crate::harness::load::{Bench, Setup, ns, setup};
+use crate::harness::mixed::mixed;
+use crate::harness::{Harness, config, earliest, system};
 
 /// Runs of each system.
 const BUDGET: u64 = 1_000;

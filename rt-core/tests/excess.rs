@@ -1,15 +1,14 @@
 //! Small systems searched exhaustively in which a stream sends what it likes and misses are spread: nobody misses what must be served,
 //! what came while its promise stood keeps it, and what is spread takes no longer than that.
 
-mod harness;
-
-use harness::choices::exhaust;
-use harness::load::{QUICK, ns, stretch};
-use harness::{Dice, Harness, config, earliest, instances, system, violates_any};
 use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, SchedulerConfig, Shield,
     StreamId, StreamSpec, StreamState,
 };
+
+use crate::harness::choices::exhaust;
+use crate::harness::load::{QUICK, ns, stretch};
+use crate::harness::{Dice, Harness, config, earliest, instances, system, violates_any};
 
 fn promised((m, k): (u32, u32), bound: &ArrivalBound) -> StreamSpec {
     let set = ConstraintSet::new(&[Constraint::any_miss(m, k).expect("m < k")]).expect("one");

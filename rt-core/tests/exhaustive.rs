@@ -1,22 +1,22 @@
 //! Small instances, exhausted: the admission test against an independent judge, and the real scheduler
 //! over every arrival sequence of a short horizon. `WEIR_EXHAUSTIVE=n` looks at `n` instances.
 
-mod harness;
-mod oracle;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use harness::choices::{Choices, exhaust};
-use harness::classes::classed;
-use harness::{Dice, Harness, config, earliest, instances, system, violates_any};
-use oracle::sample::{Scale, systematic};
-use oracle::theory::{inequality_holds, inequality_holds_for_what_is_possible, mixed_inequality_holds};
-use oracle::{Bound, Group, Instance, Judge, Mode, Step, Stream, Verdict};
 use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, LatencyProfile, LoadMonitor,
     SelectTable, Selector, Shield, Span, StreamSpec, System, Variant,
 };
+
+use crate::harness::choices::{Choices, exhaust};
+use crate::harness::classes::classed;
+use crate::harness::{Dice, Harness, config, earliest, instances, system, violates_any};
+use crate::oracle::sample::{Scale, systematic};
+use crate::oracle::theory::{
+    inequality_holds, inequality_holds_for_what_is_possible, mixed_inequality_holds,
+};
+use crate::oracle::{Bound, Group, Instance, Judge, Mode, Step, Stream, Verdict};
 
 const EAGER: Mode = Mode { full_or_latest: false, exact: false, background: false, shrink: false };
 const LATEST: Mode = Mode { full_or_latest: true, ..EAGER };

@@ -1,15 +1,14 @@
 //! An engine that fails on a batch, as for an input that its model cannot take: what it costs whom, and for how long what nothing is
 //! promised for keeps out of the batches of what is.
 
-mod harness;
-
-use harness::load::{Bench, setup, tight_setup};
-use harness::{Harness, config, earliest, violates_any};
 use proptest::prelude::*;
 use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, MissReason, Outcome, Resolution,
     Span, StreamId, StreamSpec,
 };
+
+use crate::harness::load::{Bench, setup, tight_setup};
+use crate::harness::{Harness, config, earliest, violates_any};
 
 /// How long safe mode lasts at least, which is how long they keep apart the first time.
 const CLEAN: u64 = 1_000;

@@ -2,18 +2,17 @@
 //! again from any instant until any other: what the promises fall back on is kept from the instant on at which it is in force, and
 //! what was promised first once it is again.
 
-mod harness;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
-use harness::choices::exhaust;
-use harness::load::{QUICK, ladder, ns, stretch, window};
-use harness::{Dice, Harness, config, earliest, fallbacks, instances, system, violates_any};
 use rt_core::{
     Cause, Dispatch, Event, Fallbacks, Instant, Joined, LatencyProfile, MissReason, Newcomer, Outcome,
     Resolution, SchedulerConfig, Severity, Shield, Span, StreamId, StreamSpec, StreamState, Workers, longer,
 };
+
+use crate::harness::choices::exhaust;
+use crate::harness::load::{QUICK, ladder, ns, stretch, window};
+use crate::harness::{Dice, Harness, config, earliest, fallbacks, instances, system, violates_any};
 
 /// What becomes of the workers and the streams at one tick.
 #[derive(Clone, Copy, Debug)]

@@ -1,13 +1,12 @@
 //! What promises fall back on, case by case: when a warning and safe mode end, and what is told of what was missed meanwhile.
 
-mod harness;
-
-use harness::load::{ladder, ns, window};
-use harness::{Harness, config, fallbacks};
 use rt_core::{
     Cause, Dispatch, Event, Instant, Resolution, SafeModeConfig, SchedulerConfig, Severity, StreamId,
     StreamState,
 };
+
+use crate::harness::load::{ladder, ns, window};
+use crate::harness::{Harness, config, fallbacks};
 
 /// Two workers of 2 ns, of which one is enough for a stream of one request in 8 ns, none to be missed; all well for 1000 ns ends it.
 fn two() -> (Harness, StreamId) {

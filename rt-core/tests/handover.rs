@@ -1,9 +1,5 @@
 //! A scheduler takes over from another: what was promised holds across it, and nothing is lost.
 
-mod harness;
-
-use harness::load::{Bench, Setup, ns, setup_and_next, setup_and_wider};
-use harness::{Harness, config, violates_any};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -11,6 +7,9 @@ use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, HandOverError, Instant,
     Level, SchedulerConfig, Severity, StreamSpec, StreamState,
 };
+
+use crate::harness::load::{Bench, Setup, ns, setup_and_next, setup_and_wider};
+use crate::harness::{Harness, config, violates_any};
 
 /// A load under one configuration, then the next, as soon as the promises allow; with `wider`, its streams have these
 /// declarations from then on. Tells whether it took over.

@@ -1,19 +1,18 @@
 //! What promises fall back on without a worker is in force within the time that is told, whatever was begun before: long batches, early
 //! requests, late reading or late timers, stalls as declared. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
 
-mod harness;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
-use harness::load::{QUICK, Setup, ns, stretch};
-use harness::mixed::{shield, some, tolerance};
-use harness::{Dice, Harness, config, earliest, end_of, fallbacks, instances, system};
 use proptest::test_runner::TestRunner;
 use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, SchedulerConfig, Severity,
     StreamId, StreamSpec,
 };
+
+use crate::harness::load::{QUICK, Setup, ns, stretch};
+use crate::harness::mixed::{shield, some, tolerance};
+use crate::harness::{Dice, Harness, config, earliest, end_of, fallbacks, instances, system};
 
 /// What there was of it in all runs.
 #[derive(Debug, Default)]

@@ -1,16 +1,13 @@
 //! Parts of the theory that are not tied to code, put before the judge: slow actions under a shield, and mixed
 //! workers. `WEIR_EXHAUSTIVE=n` looks at `n` instances.
 
-mod harness;
-mod oracle;
-
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use harness::{Dice, instances};
-use oracle::sample::Scale;
-use oracle::theory::{inequality_holds, mixed_inequality_holds, slow_action_is_safe};
-use oracle::{Instance, Judge, Mode, Slow, Verdict, View};
+use crate::harness::{Dice, instances};
+use crate::oracle::sample::Scale;
+use crate::oracle::theory::{inequality_holds, mixed_inequality_holds, slow_action_is_safe};
+use crate::oracle::{Instance, Judge, Mode, Slow, Verdict, View};
 
 /// Every curve here has long been at its long-run rate by then, and repeated often.
 const HORIZON: u64 = 400;

@@ -1,15 +1,14 @@
 //! Small systems searched exhaustively in which a stream sends what it likes and has weaker promises behind its first: nobody misses
 //! what must be served, and each promise holds over all that came while it was in force.
 
-mod harness;
-
-use harness::choices::exhaust;
-use harness::load::{QUICK, ladder, ns, set, stretch, window};
-use harness::{Dice, Harness, config, earliest, instances, system, violates_any};
 use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, ConstraintSet, Dispatch, Event, LatencyProfile, SchedulerConfig,
     Shield, Span, StreamId, StreamSpec, StreamState, Workers,
 };
+
+use crate::harness::choices::exhaust;
+use crate::harness::load::{QUICK, ladder, ns, set, stretch, window};
+use crate::harness::{Dice, Harness, config, earliest, instances, system, violates_any};
 
 fn curve(bound: &ArrivalBound) -> ArrivalCurve {
     ArrivalCurve::new(std::slice::from_ref(bound)).expect("one")

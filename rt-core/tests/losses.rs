@@ -3,22 +3,20 @@
 //! takeovers. What has to be served is missed by what was announced before alone, each promise is kept over all that came while it was in
 //! force, and all is well again once nothing is wrong. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
 
-mod harness;
-mod verdict;
-
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use harness::load::{Setup, ns, weaker, widen};
-use harness::mixed::{shield, some, tolerance};
-use harness::{Dice, Harness, earliest, end_of, fallbacks, instances, system};
 use proptest::test_runner::TestRunner;
 use rt_core::{
     Action, Event, Instant, Joined, Newcomer, SafeModeConfig, Scheduler, SchedulerConfig, Severity, Shield,
     Span, StreamId, StreamSpec, longer,
 };
-use verdict::{Taken, Tally, judge};
+
+use crate::harness::load::{Setup, ns, weaker, widen};
+use crate::harness::mixed::{shield, some, tolerance};
+use crate::harness::{Dice, Harness, earliest, end_of, fallbacks, instances, system};
+use crate::verdict::{Taken, Tally, judge};
 
 /// A stream with its client.
 struct Client {

@@ -1,18 +1,17 @@
 //! Small systems searched exhaustively while batches are granted more in a lull: whoever sends what it may, leaves or
 //! comes meanwhile, and whichever batches take all that they are allowed, no promise breaks.
 
-mod harness;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use harness::choices::{Choices, exhaust};
-use harness::load::ns;
-use harness::{Harness, config, earliest, system};
 use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, SchedulerConfig, Shield, Span,
     StreamId, StreamSpec,
 };
+
+use crate::harness::choices::{Choices, exhaust};
+use crate::harness::load::ns;
+use crate::harness::{Harness, config, earliest, system};
 
 /// Runs of each system.
 const BUDGET: u64 = 1_000;

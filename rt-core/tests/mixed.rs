@@ -1,10 +1,5 @@
 //! Workers of several kinds on one queue: what the bound over their sum promises, the scheduler keeps.
 
-mod harness;
-
-use harness::load::{Bench, Setup, ns};
-use harness::mixed::{HORIZON, mixed};
-use harness::{Harness, violates_any};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -12,6 +7,11 @@ use rt_core::{
     ArrivalBound, ArrivalCurve, ConfigError, ConstraintSet, Dispatch, LatencyProfile, MAX_WORKERS, Outcome,
     Scheduler, SchedulerConfig, StreamSpec, Workers,
 };
+
+use crate::harness;
+use crate::harness::load::{Bench, Setup, ns};
+use crate::harness::mixed::{HORIZON, mixed};
+use crate::harness::{Harness, violates_any};
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]

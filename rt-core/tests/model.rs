@@ -1,11 +1,7 @@
 //! What the proof assumes of a scheduler (`proof/Model.v`), held against the one that there is, step by step.
 
-mod harness;
-
 use std::collections::VecDeque;
 
-use harness::load::{Setup, guarded, ns, setup};
-use harness::{Dice, earliest};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -13,6 +9,10 @@ use rt_core::{
     Action, Arrival, BalancedWord, ConstraintSet, Dispatch, Instant, LatencyProfile, Outcome, Ran, Scheduler,
     SchedulerConfig, StreamId, StreamSpec, Workers,
 };
+
+use crate::harness;
+use crate::harness::load::{Setup, guarded, ns, setup};
+use crate::harness::{Dice, earliest};
 
 /// A scheduler, beside the state of the model: the mandatory requests that wait, what runs, how late dispatch is.
 struct Machine {

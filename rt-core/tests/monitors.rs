@@ -1,14 +1,13 @@
 //! What happens when an assumption breaks: each breach raises its own cause, and streams may come and go.
 
-mod harness;
-
-use harness::load::{Bench, ns, open_or_closed};
-use harness::{Harness, config, system, violates_any};
 use proptest::prelude::*;
 use rt_core::{
     Action, Arrival, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant,
     MAX_MEMORY, MissReason, Outcome, Scheduler, SchedulerConfig, Severity, StreamSpec,
 };
+
+use crate::harness::load::{Bench, ns, open_or_closed};
+use crate::harness::{Harness, config, system, violates_any};
 
 /// At most `count` requests in any `length`, none to be missed.
 fn strict(count: u64, length: u64) -> StreamSpec {

@@ -1,9 +1,5 @@
 //! Streams that come while batches take longer: what is promised to them holds from their first request on.
 
-mod harness;
-
-use harness::load::{Bench, Setup, ns, setup, shield_of, stretch};
-use harness::{Dice, Harness, config};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -11,6 +7,10 @@ use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, MissReason, Outcome, Shield,
     StreamSpec,
 };
+
+use crate::harness;
+use crate::harness::load::{Bench, Setup, ns, setup, shield_of, stretch};
+use crate::harness::{Dice, Harness, config};
 
 /// Streams of an admitted load come one by one, each at the first instant that is ready for it, and with everything at
 /// once that it may send. Tells mandatory misses, and for how many streams it had to wait.

@@ -1,18 +1,15 @@
 //! A batch that does not end: what it holds is missed at its deadline, and keeps nobody else from being served.
 
-mod harness;
-mod oracle;
-mod shared;
-mod stages;
-
-use harness::{Harness, config};
-use oracle::Stream;
-use oracle::sharing::{Service, Shared};
 use rt_core::{
     Action, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, HandOverError, Instant,
     MissReason, Outcome, Ran, SafeModeConfig, SchedulerConfig, Span, StreamId, StreamSpec,
 };
-use stages::draw::{one_in, two_stages};
+
+use crate::harness::{Harness, config};
+use crate::oracle::Stream;
+use crate::oracle::sharing::{Service, Shared};
+use crate::shared;
+use crate::stages::draw::{one_in, two_stages};
 
 const P: u64 = 1_000;
 const DEADLINE: u64 = 10 * P;

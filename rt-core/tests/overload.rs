@@ -1,10 +1,9 @@
 //! Beyond the guarantee: in constant overload misses stay apart, and the workers stay busy with what counts.
 
-mod harness;
-
-use harness::load::ns;
-use harness::{Dice, Harness, config};
 use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, StreamId, StreamSpec};
+
+use crate::harness::load::ns;
+use crate::harness::{Dice, Harness, config};
 
 /// Time of a full batch.
 const P: u64 = 1_000;

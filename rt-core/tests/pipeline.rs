@@ -1,14 +1,12 @@
 //! Pipelines, small ones exhausted: no source takes longer than Theorems P1 and P2 say, whatever an adversary does.
 //! `WEIR_EXHAUSTIVE=n` looks at `n` of each kind.
 
-mod harness;
-mod oracle;
-mod shared;
-
-use harness::{Dice, instances};
-use oracle::pipeline::Pipeline;
 use rt_core::pipeline::{self, Parents, PipelineAdmission, PipelineError, Stage};
 use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, MAX_SPAN, Span, Stalls, StreamSpec};
+
+use crate::harness::{Dice, instances};
+use crate::oracle::pipeline::Pipeline;
+use crate::{oracle, shared};
 
 fn ns(n: u8) -> Span {
     Span::from_nanos(u64::from(n))

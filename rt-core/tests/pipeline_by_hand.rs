@@ -1,14 +1,10 @@
 //! The scheduler of a pipeline in cases that are reckoned by hand: what a source is, what ends it, what is told of it.
 
-mod harness;
-mod oracle;
-mod shared;
-mod stages;
-
 use rt_core::pipeline::PipelineConfig;
 use rt_core::{Cause, LoadMonitor, MissReason, Outcome, Ran, Stalls, StreamSpec};
-use stages::draw::{one_in, two_stages, two_ways};
-use stages::{Line, at, ns};
+
+use crate::stages::draw::{one_in, two_stages, two_ways};
+use crate::stages::{Line, at, ns};
 
 #[test]
 fn dispatch_later_than_the_guard_is_announced() {

@@ -1,17 +1,14 @@
 //! A stream of a pipeline that sends more than it declared makes nobody else miss anything, whoever comes and goes beside it, with batches
 //! as long as the shield allows or longer than they may within the margin. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
 
-mod harness;
-mod oracle;
-mod shared;
-mod stages;
-
-use harness::{Dice, instances};
-use oracle::Stream;
-use oracle::pipeline::{Pipeline, Stage};
 use rt_core::{Cause, LatencyProfile, StreamSpec};
-use stages::draw::{Bursts, bound, drawn_by, harshly, send_and_change, tree_or_graph};
-use stages::{Line, at, config, ns};
+
+use crate::harness::{Dice, instances};
+use crate::oracle::Stream;
+use crate::oracle::pipeline::{Pipeline, Stage};
+use crate::shared;
+use crate::stages::draw::{Bursts, bound, drawn_by, harshly, send_and_change, tree_or_graph};
+use crate::stages::{Line, at, config, ns};
 
 /// At most so many sources in so many ticks, none to be missed.
 fn strict(count: u8, length: u8) -> Stream {

@@ -1,16 +1,12 @@
 //! One pipeline takes over from another: no promise is broken by it, before or after, and streams go on where they were.
 
-mod harness;
-mod oracle;
-mod shared;
-mod stages;
-
-use harness::{Dice, instances};
-use oracle::pipeline::Pipeline;
 use rt_core::pipeline::PipelineScheduler;
 use rt_core::{Cause, HandOverError, MissReason, Outcome, StreamSpec};
-use stages::draw::{Bursts, bound, drawn, harshly, one_in, two_stages};
-use stages::{Line, at, config};
+
+use crate::harness::{Dice, instances};
+use crate::oracle::pipeline::Pipeline;
+use crate::stages::draw::{Bursts, bound, drawn, harshly, one_in, two_stages};
+use crate::stages::{Line, at, config};
 
 /// Another pipeline for sources of the same stream, and the least deadline that is admitted.
 fn another(dice: &mut Dice, of: &Pipeline, spec: &StreamSpec) -> (Pipeline, u64) {

@@ -3,23 +3,19 @@
 //! worker. What must be answered is missed by what was announced alone; and once nothing is wrong all is well again, as if nothing had
 //! been. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
 
-mod harness;
-mod oracle;
-mod shared;
-mod stages;
-
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use harness::{Dice, instances};
-use oracle::pipeline::Pipeline;
-use oracle::{Bound, Stream};
 use rt_core::pipeline::{PipelineConfig, PipelineError};
 use rt_core::{Cause, Event, MAX_SPAN, SafeModeConfig, Severity, Stalls, StreamId, StreamSpec, Transition};
-use shared::spec;
-use stages::draw::{Bursts, bound, drawn_by, harshly, tree_or_graph};
-use stages::{Line, at, config, ns};
+
+use crate::harness::{Dice, instances};
+use crate::oracle::pipeline::Pipeline;
+use crate::oracle::{Bound, Stream};
+use crate::shared::spec;
+use crate::stages::draw::{Bursts, bound, drawn_by, harshly, tree_or_graph};
+use crate::stages::{Line, at, config, ns};
 
 /// What there was of it in all runs.
 #[derive(Debug, Default)]

@@ -1,19 +1,16 @@
 //! Batches of a pipeline may take longer than they may by what the bound leaves of the deadline, all together, and no promised source is
 //! late for it; what is beyond that is announced before it does harm. `WEIR_EXHAUSTIVE=n` looks at `n` systems of each kind.
 
-mod harness;
-mod oracle;
-mod shared;
-mod stages;
-
 use std::rc::Rc;
 
-use harness::choices::exhaust;
-use harness::{Dice, instances};
-use oracle::Bound;
 use rt_core::{StreamId, StreamSpec};
-use stages::draw::{Bursts, bound, drawn_by, harshly, send_and_change, tree_or_graph, two_stages};
-use stages::{Line, at, config, ns};
+
+use crate::harness::choices::exhaust;
+use crate::harness::{Dice, instances};
+use crate::oracle::Bound;
+use crate::stages;
+use crate::stages::draw::{Bursts, bound, drawn_by, harshly, send_and_change, tree_or_graph, two_stages};
+use crate::stages::{Line, at, config, ns};
 
 /// Every way in which sources may come in so many ticks within the declaration, and one that nothing is promised for in each, where
 /// each batch takes as long as it may, or longer by one or by all that is left; of so many pipelines, where the scheduler is told that the

@@ -1,21 +1,18 @@
 //! The scheduler of a pipeline keeps what admission promises: no mandatory source is missed, whatever an adversary does.
 //! `WEIR_EXHAUSTIVE=n` looks at `n` systems of each kind.
 
-mod harness;
-mod oracle;
-mod shared;
-mod stages;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use harness::choices::exhaust;
-use harness::{Dice, instances};
-use oracle::pipeline::Pipeline;
-use oracle::{Bound, Stream};
 use rt_core::{MissReason, Outcome, StreamId, StreamSpec};
-use stages::draw::{Bursts, Draw, bound, drawn, drawn_by, harshly, tree_or_graph};
-use stages::{Line, config};
+
+use crate::harness::choices::exhaust;
+use crate::harness::{Dice, instances};
+use crate::oracle::pipeline::Pipeline;
+use crate::oracle::{Bound, Stream};
+use crate::stages::draw::{Bursts, Draw, bound, drawn, drawn_by, harshly, tree_or_graph};
+use crate::stages::{Line, config};
+use crate::{oracle, shared, stages};
 
 /// Every way in which sources may come in so many ticks within the declaration, and one that nothing is promised for in each,
 /// where batches take as long and results become as many as they may. With `restarts` the client gives the stream up before any of

@@ -1,17 +1,13 @@
 //! Sources that say when they were sent: read up to the guard later, each is answered as a whole in time, counted from its sending, whoever
 //! sends, comes and goes. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
 
-mod harness;
-mod oracle;
-mod shared;
-mod stages;
-
 use std::collections::VecDeque;
 
-use harness::{Dice, instances};
 use rt_core::StreamId;
-use stages::draw::{Bursts, bound, drawn_by, harshly, tree_or_graph};
-use stages::{Line, config};
+
+use crate::harness::{Dice, instances};
+use crate::stages::draw::{Bursts, bound, drawn_by, harshly, tree_or_graph};
+use crate::stages::{Line, config};
 
 /// A stream, what it may send, and what of it is sent and is to be read when.
 type Client = (StreamId, Bursts, VecDeque<(u64, u64)>);

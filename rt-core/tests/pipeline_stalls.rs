@@ -1,21 +1,18 @@
 //! Stalls of a pipeline that are declared: no source takes longer than its bound and what they may take, whatever stands still and
 //! whenever, and the promise holds through them. `WEIR_EXHAUSTIVE=n` looks at `n` of each kind.
 
-mod harness;
-mod oracle;
-mod shared;
-mod stages;
-
 use std::rc::Rc;
 
-use harness::choices::exhaust;
-use harness::{Dice, instances};
-use oracle::Bound;
-use oracle::pipeline::{Pipeline, Stalls as Lost};
 use rt_core::pipeline::{PipelineConfig, PipelineError};
 use rt_core::{Cause, Event, MAX_SPAN, SafeModeConfig, Stalls, StreamId, StreamSpec};
-use stages::draw::{Bursts, Draw, drawn_by, harshly, send_and_change, tree_or_graph};
-use stages::{Line, at, config, ns};
+
+use crate::harness::choices::exhaust;
+use crate::harness::{Dice, instances};
+use crate::oracle::Bound;
+use crate::oracle::pipeline::{Pipeline, Stalls as Lost};
+use crate::stages::draw::{Bursts, Draw, drawn_by, harshly, send_and_change, tree_or_graph};
+use crate::stages::{Line, at, config, ns};
+use crate::{shared, stages};
 
 /// A configuration whose promise to these streams holds through so many stalls of such a length, in the least window, and leaves
 /// `more`; `None` if they never catch up.

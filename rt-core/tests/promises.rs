@@ -1,14 +1,13 @@
 //! The promises that hold while every assumption does, one test each, over random systems and arrivals.
 
-mod harness;
-
-use harness::load::{Bench, Setup, ns, open_or_closed, setup, stream, tight_setup};
-use harness::{Harness, config, earliest, system, violates_any};
 use proptest::prelude::*;
 use rt_core::{
     AdmissionError, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, SchedulerConfig,
     Span, StreamSpec, System, Workers, largest_count,
 };
+
+use crate::harness::load::{Bench, Setup, ns, open_or_closed, setup, stream, tight_setup};
+use crate::harness::{Harness, config, earliest, system, violates_any};
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]

@@ -1,15 +1,14 @@
 //! Variants inside the shield: whatever a table wishes for, no promise breaks, and what is run is its definition.
 
-mod harness;
-
-use harness::Dice;
-use harness::load::{Bench, Setup, guarded, ns, setup, shield_of};
-use harness::select::{maybe_classed, run, table, tables, variants};
 use proptest::prelude::*;
 use rt_core::{
     BatchView, Instant, LEARNED_INPUTS, LearnedScale, LoadMonitor, Manner, Net, Scheduler, SelectTable,
     SelectTables, Selector, VariantSelector,
 };
+
+use crate::harness::Dice;
+use crate::harness::load::{Bench, Setup, guarded, ns, setup, shield_of};
+use crate::harness::select::{maybe_classed, run, table, tables, variants};
 
 /// The same, and who reads them.
 fn selector(setup: &Setup, dice: &mut Dice) -> Selector {

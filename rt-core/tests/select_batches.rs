@@ -1,14 +1,13 @@
 //! What becomes of single batches where variants are selected: when the base answers, what is left out and what is given up.
 
-mod harness;
-
-use harness::load::ns;
-use harness::select::pair;
-use harness::{Harness, config};
 use rt_core::{
     BatchView, Cause, Dispatch, Instant, LatencyProfile, LoadMonitor, Manner, Outcome, Scheduler,
     SelectError, SelectTable, SelectTables, Selector, Shield, StreamSpec, Variant, Workers,
 };
+
+use crate::harness::load::ns;
+use crate::harness::select::pair;
+use crate::harness::{Harness, config};
 
 /// One worker, at most three at once, in 25: 10 with the base, 20 with the other variant. The first of four that wait has 10 left.
 #[test]

@@ -1,16 +1,15 @@
 //! Classes of requests inside the shield: whatever answers are worth, no promise breaks, and the variant that is run is worth most.
 
-mod harness;
-
-use harness::classes::{classed, worth_of};
-use harness::load::{Bench, guarded, ns, setup, shield_of};
-use harness::select::{pair, prices, run, variants};
-use harness::{Dice, Harness, config};
 use proptest::prelude::*;
 use rt_core::{
     Cause, ClassWorth, Decay, Dispatch, Instant, LatencyProfile, LoadMonitor, Outcome, Scheduler,
     SelectTable, Selector, Shield, StreamSpec, Variant, Workers,
 };
+
+use crate::harness::classes::{classed, worth_of};
+use crate::harness::load::{Bench, guarded, ns, setup, shield_of};
+use crate::harness::select::{pair, prices, run, variants};
+use crate::harness::{Dice, Harness, config};
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]

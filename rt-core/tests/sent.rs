@@ -1,15 +1,16 @@
 //! Requests that say when they were sent: promises count from there, and whoever reads late is blamed for it.
 
-mod harness;
-
-use harness::load::{Bench, Setup, guarded, ns, open_or_closed, setup, shield_of, stretch, tight_setup};
-use harness::mixed::mixed;
-use harness::{Harness, config, earliest, violates_any};
 use proptest::prelude::*;
 use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, MissReason, Outcome,
     SafeModeConfig, SchedulerConfig, StreamSpec,
 };
+
+use crate::harness::load::{
+    Bench, Setup, guarded, ns, open_or_closed, setup, shield_of, stretch, tight_setup,
+};
+use crate::harness::mixed::mixed;
+use crate::harness::{Harness, config, earliest, violates_any};
 
 /// A request: when it is read, of which stream, when it was sent.
 type Letter = (u64, usize, u64);

@@ -1,13 +1,12 @@
 //! How bad things are: warnings before a promise is in danger, and safe mode as long as workers are missing.
 
-mod harness;
-
-use harness::load::ns;
-use harness::{Harness, config};
 use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, LoadMonitor,
     SchedulerConfig, Severity, StreamSpec,
 };
+
+use crate::harness::load::ns;
+use crate::harness::{Harness, config};
 
 /// At most `count` requests in any `length`, at most `misses` of any 3 to be missed.
 fn stream(misses: u32, count: u64, length: u64) -> StreamSpec {

@@ -1,15 +1,10 @@
 //! Several services on the same workers, small ones exhausted: what Theorems E and T admit is kept whatever an adversary
 //! does. `WEIR_EXHAUSTIVE=n` looks at `n` instances of each.
 
-mod harness;
-mod oracle;
-mod shared;
-
-use harness::{Dice, instances};
-
-use oracle::ahead::Ahead;
-use oracle::sharing::Shared;
-use shared::admission;
+use crate::harness::{Dice, instances};
+use crate::oracle::ahead::Ahead;
+use crate::oracle::sharing::Shared;
+use crate::shared::admission;
 
 /// States that the judge looks at.
 const LIMIT: usize = 150_000;

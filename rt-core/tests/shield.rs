@@ -1,9 +1,5 @@
 //! Longer batches within the guarantee: the shield against its definition, and against an adversary.
 
-mod harness;
-
-use harness::load::{Bench, Setup, guarded, ns, setup, shield_of};
-use harness::{Dice, Harness, system};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -11,6 +7,10 @@ use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, Dispatch, Instant, MissReason, Outcome,
     SchedulerConfig, Shield, ShieldError, ShieldRefusal, Span, StreamSpec, Workers,
 };
+
+use crate::harness;
+use crate::harness::load::{Bench, Setup, guarded, ns, setup, shield_of};
+use crate::harness::{Dice, Harness, system};
 
 /// The definition: the longest `ℓ` for which every mandatory request, waiting or to come, is in time.
 fn naive_longest(setup: &Setup, (others, due): (&[u64], &[u64]), horizon: u64) -> u64 {

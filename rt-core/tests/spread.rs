@@ -1,13 +1,12 @@
 //! Beyond the guarantee: rows of misses are about as short as the load allows, whatever comes and whoever sends it.
 
-mod harness;
-
-use harness::load::ns;
-use harness::{Dice, Harness, config, violates_any};
 use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Outcome, SafeModeConfig,
     SchedulerConfig, StreamId, StreamSpec,
 };
+
+use crate::harness::load::ns;
+use crate::harness::{Dice, Harness, config, violates_any};
 
 /// Time of a full batch.
 const P: u64 = 1_000;

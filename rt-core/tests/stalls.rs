@@ -1,17 +1,8 @@
 //! Stalls that are declared: the promise holds through them, and whoever stalls more is announced.
 
-mod harness;
-mod oracle;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
-use harness::load::{Bench, Setup, ns, setup, shield_of, stalls, with_stalls};
-use harness::mixed::mixed;
-use harness::{Dice, Harness, config, system, violates_any};
-use oracle::sample::{Scale, systematic};
-use oracle::theory::{inequality_holds, mandatory_within};
-use oracle::{Instance, Judge, Mode, Verdict};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -20,6 +11,13 @@ use rt_core::{
     Dispatch, Instant, LatencyProfile, MAX_SPAN, Outcome, Ran, Scheduler, SchedulerConfig, Shield, Span,
     Stalls, StreamSpec, System,
 };
+
+use crate::harness::load::{Bench, Setup, ns, setup, shield_of, stalls, with_stalls};
+use crate::harness::mixed::mixed;
+use crate::harness::{Dice, Harness, config, system, violates_any};
+use crate::oracle::sample::{Scale, systematic};
+use crate::oracle::theory::{inequality_holds, mandatory_within};
+use crate::oracle::{Instance, Judge, Mode, Verdict};
 
 /// Small systems that may stand still for a tick or two, from an instant at which no mandatory request waits to the next: where Theorem A holds with as much less of the deadline, the judge finds no miss. `WEIR_EXHAUSTIVE=n` looks at `n`.
 #[test]

@@ -2,20 +2,19 @@
 //! long as the shield allows, a stream that sends too much and falls to weaker promises, streams that leave, come back, and change hands,
 //! takeovers, answers that are wanted sooner. Nothing that has to be served is missed. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
 
-mod harness;
-
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use harness::load::{Setup, absorbing, ns, weaker};
-use harness::mixed::{shield, some, tolerance};
-use harness::{Dice, Harness, earliest, end_of, instances, system, violates_any};
 use proptest::test_runner::TestRunner;
 use rt_core::{
     Cause, Constraint, ConstraintSet, Event, Instant, Joined, MissReason, Newcomer, Outcome, SchedulerConfig,
     Shield, Span, StreamId, StreamSpec, StreamState,
 };
+
+use crate::harness::load::{Setup, absorbing, ns, weaker};
+use crate::harness::mixed::{shield, some, tolerance};
+use crate::harness::{Dice, Harness, earliest, end_of, instances, system, violates_any};
 
 /// What there was of it in all runs.
 #[derive(Debug, Default)]

@@ -1,14 +1,13 @@
 //! Requests whose answers are wanted sooner than the deadline: nobody else is promised less, and what is missed for that alone
 //! is their own.
 
-mod harness;
-
-use harness::load::{Bench, Setup, ns, setup, tight_setup};
-use harness::{Harness, config, earliest, violates_any};
 use proptest::prelude::*;
 use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, MissReason, Outcome, StreamSpec,
 };
+
+use crate::harness::load::{Bench, Setup, ns, setup, tight_setup};
+use crate::harness::{Harness, config, earliest, violates_any};
 
 /// So many requests of each stream as its curve allows, in order: when, and of which stream.
 fn arrivals(setup: &Setup, bench: &mut Bench, count: usize) -> Vec<(u64, usize)> {

@@ -1,10 +1,9 @@
 //! The way back from what promises have fallen back on, by hand.
 
-mod harness;
-
-use harness::load::ns;
-use harness::{Harness, config, fallbacks};
 use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, Level, StreamSpec};
+
+use crate::harness::load::ns;
+use crate::harness::{Harness, config, fallbacks};
 
 /// Two workers of 10 ns and two streams of four in 1000 ns, of which every second must be served, or with one worker every fourth, within
 /// 30 ns. When the first promises may stand again both workers are busy, and of each stream a request waits that must be served: with those

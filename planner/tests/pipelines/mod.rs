@@ -1,11 +1,9 @@
 //! What the tests of certificates of pipelines ask of both programs.
 
-#[path = "../../../tests/e2e/harness/prover.rs"]
-mod prover;
-
 use planner::verify::{Verified, verify};
 use planner::{Certificate, PipelineClaim, PipelineProblem, Question, certify_pipeline};
-pub(crate) use prover::prover;
+
+pub(crate) use crate::prover::prover;
 use serde_json::Value;
 
 pub(crate) fn read(problem: &Value) -> PipelineProblem {

@@ -1,5 +1,4 @@
 //! Drives a real scheduler in virtual time, and checks on the way what must hold whatever happens.
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod choices;
 pub(crate) mod classes;
@@ -12,7 +11,6 @@ pub(crate) mod select;
 
 use classes::class_of;
 pub(crate) use dice::Dice;
-#[allow(unused_imports, reason = "each test file uses its own part")]
 pub(crate) use naive::{earliest, end_of, violates_any};
 
 use rt_core::{

@@ -19,8 +19,6 @@
 //! instant of a start do too. So a free worker may be started at any instant, on the mandatory requests that
 //! the rule gives it and any number of others up to `B`. The optional requests of the streams are such ones.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
-
 pub(crate) mod ahead;
 pub(crate) mod pipeline;
 pub(crate) mod sample;
@@ -30,7 +28,6 @@ pub(crate) mod sharing;
 mod state;
 pub(crate) mod theory;
 
-#[allow(unused_imports, reason = "each test file uses its own part")]
 pub(crate) use search::{Judge, Slow, View};
 
 /// At most so many requests in any half-open interval.

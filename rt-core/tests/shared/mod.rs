@@ -1,5 +1,4 @@
 //! Several services on the same workers: what admission says of them, and a device with its caller.
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod clients;
 mod drive;

@@ -1,5 +1,4 @@
 //! Drives the scheduler of a pipeline in virtual time, beside a naive account of what became of each source.
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 mod account;
 pub(crate) mod draw;

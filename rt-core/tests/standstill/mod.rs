@@ -1,5 +1,4 @@
 //! Machines that stand still now and then, and streams of which it is known what must be served.
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

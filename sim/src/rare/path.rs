@@ -42,6 +42,22 @@ pub(super) struct Path {
     near: f64,
 }
 
+/// Copies of a run that are still to go on, each from what comes by its seed. They are made one by one: all at once they are
+/// more memory than is at hand.
+struct Copies {
+    of: Path,
+    seeds: Vec<u64>,
+}
+
+/// The copy that goes on next.
+fn next(left: &mut Vec<Copies>) -> Option<Path> {
+    let copies = left.last_mut()?;
+    let seed = copies.seeds.pop()?;
+    let mut copy = if copies.seeds.is_empty() { left.pop()?.of } else { copies.of.clone() };
+    copy.next = copy.arrivals.redraw(copy.walk.now(), seed);
+    Some(copy)
+}
+
 /// What is counted while runs go on.
 pub(super) trait Count {
     /// A run that counts for `weight` came from `before` to `after`, as near as that, and `begun` violations began.
@@ -74,38 +90,35 @@ impl Path {
         count: &mut impl Count,
     ) -> Result<(u64, Instant), PlayError> {
         let (mut dice, mut taken, mut until) = (Dice(seed), 0, Instant::ZERO);
-        let mut left = vec![self];
-        while let Some(mut path) = left.pop() {
-            loop {
-                // A copy that was made on the way to further levels is split there too.
-                while path.reached < levels.of(path.near) {
-                    path.reached += 1;
-                    for _ in 1..levels.splits[path.reached - 1] {
-                        let mut copy = path.clone();
-                        copy.born = path.reached;
-                        copy.next = copy.arrivals.redraw(copy.walk.now(), dice.next());
-                        left.push(copy);
-                    }
-                }
-                if taken >= steps || !path.step()? {
-                    break;
-                }
+        let (mut path, mut left) = (self, Vec::new());
+        loop {
+            // A copy that was made on the way to further levels is split there too.
+            while path.reached < levels.of(path.near) {
+                path.reached += 1;
+                let seeds = (1..levels.splits[path.reached - 1]).map(|_| dice.next()).collect();
+                left.push(Copies { of: Self { born: path.reached, ..path.clone() }, seeds });
+            }
+            if taken >= steps {
+                break;
+            }
+            if path.step()? {
                 taken += 1;
                 let now = path.walk.now();
                 if path.born == 0 {
                     until = now;
                 }
-                if now > end {
-                    break;
-                }
-                let near = path.nearness(capacity);
-                count.step(now, levels.weight(path.reached), (path.near, near), path.record.begun());
-                path.near = near;
-                path.reached = path.reached.min(levels.of(near));
-                if path.reached < path.born {
-                    break;
+                if now <= end {
+                    let near = path.nearness(capacity);
+                    count.step(now, levels.weight(path.reached), (path.near, near), path.record.begun());
+                    path.near = near;
+                    path.reached = path.reached.min(levels.of(near));
+                    if path.reached >= path.born {
+                        continue;
+                    }
                 }
             }
+            let Some(copy) = next(&mut left) else { break };
+            path = copy;
         }
         Ok((taken, until))
     }
