@@ -1,14 +1,13 @@
 //! Services without background, which the refinement alone admits, while a takeover is waited for or given up and streams come and go: no
 //! promise breaks, and what is waited for comes. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
 
-mod harness;
-
-use harness::load::{QUICK, ns, set, stretch, window};
-use harness::{Dice, Harness, config, earliest, instances, system};
 use rt_core::{
     ArrivalBound, ArrivalCurve, Dispatch, MissReason, Outcome, Resolution, SchedulerConfig, Shield, StreamId,
     StreamSpec,
 };
+
+use crate::harness::load::{QUICK, ns, set, stretch, window};
+use crate::harness::{Dice, Harness, config, earliest, instances, system};
 
 fn stream(constraint: (u32, u32), bound: ArrivalBound) -> StreamSpec {
     let curve = ArrivalCurve::new(&[bound]).expect("one");

@@ -13,6 +13,7 @@ mod aftermath;
 mod again;
 mod chaos;
 mod churn;
+mod closed;
 mod dealt;
 mod device;
 mod device_by_hand;

@@ -280,7 +280,7 @@ mod tests {
     fn a_lull_is_believed_when_the_window_is_over_and_a_rise_at_once() {
         let (mut monitor, at) = (LoadMonitor::default(), |ms: u64| Instant::ZERO + Span::from_millis(ms));
         // A thousand a second, a hundred from 1 s on, and again a thousand from 2 s on.
-        let comes = |ms: &u64| !(1_000..2_000).contains(ms) || ms % 10 == 0;
+        let comes = |ms: &u64| !(1_000..2_000).contains(ms) || ms.is_multiple_of(10);
         let mut seen = [(0.0, 0.0); 2_200];
         for ms in (0..2_200).filter(comes) {
             let _ = monitor.observe(at(ms));
