@@ -50,7 +50,10 @@ impl Steady {
             };
             let (variants, tables) = ((0..8).map(variant), (1..=10).map(table));
             let (variants, tables): (Vec<_>, Vec<_>) = (variants.collect(), tables.collect());
-            let selector = Selector::new(variants, tables, LoadMonitor::default()).expect("valid");
+            // As much has come for a window.
+            let (mut load, window) = (LoadMonitor::default(), LoadMonitor::DEFAULT_WINDOW.as_nanos());
+            (0..window).step_by(P as usize).for_each(|at| _ = load.observe(Instant::from_nanos(at)));
+            let selector = Selector::new(variants, tables, load).expect("valid");
             scheduler.set_selector(Some(selector)).expect("made for it");
         })
     }
@@ -76,7 +79,8 @@ impl Steady {
         prepare(&mut scheduler);
         let ids =
             (0..STREAMS).map(|_| scheduler.add_stream(Instant::ZERO, spec.clone()).expect("room")).collect();
-        let mut steady = Self { scheduler, ids, workers, next: 0, now: 0, token: 0, polls: 0 };
+        let now = LoadMonitor::DEFAULT_WINDOW.as_nanos();
+        let mut steady = Self { scheduler, ids, workers, next: 0, now, token: 0, polls: 0 };
         for start in 0..length + workers {
             // Workers begin one after the other, as they will end.
             steady.now += if start < workers { P } else { 0 };

@@ -91,7 +91,7 @@ impl LoadMonitor {
     #[must_use]
     pub fn rate_per_s(&mut self, now: Instant) -> f64 {
         let length = WHOLE * self.part + self.advance(now);
-        self.total as f64 * 1e9 / length as f64
+        per_s(self.total, length)
     }
 
     /// Requests a second as they come now: over the window, or over its newest eighth where these are more or fewer than chance explains by
@@ -100,23 +100,32 @@ impl LoadMonitor {
     pub fn present_per_s(&mut self, now: Instant) -> f64 {
         let over = self.advance(now);
         let count = if self.present < WHOLE { self.total - self.older } else { self.total };
-        // Far below 2^63; signed numbers become floats in one step.
-        count as i64 as f64 * 1e9 / (self.present * self.part + over) as i64 as f64
+        per_s(count, self.present * self.part + over)
     }
 
     /// Requests a second to be prepared for: as they come now, but no fewer than over the window, as a lull may be chance and what is slow
     /// is not interrupted when it ends. Until a window has passed since the first came, three standard deviations more than
     /// came in that time: what has only begun to come may be anything, at the instant of the first infinitely many.
     #[must_use]
+    #[inline(always)]
     pub fn prudent_per_s(&mut self, now: Instant) -> f64 {
-        let left = self.settled.saturating_sub(now.as_nanos());
-        if left > 0 {
-            let since = self.window.as_nanos().saturating_sub(left);
-            let count = self.count(now).max(1);
-            return (count + (DEVIATIONS * count).isqrt()) as i64 as f64 * 1e9 / since as f64;
+        let length = WHOLE * self.part + self.advance(now);
+        // Most often as much has come for a while.
+        if self.now >= self.settled && self.present == WHOLE {
+            return per_s(self.total, length);
         }
-        let present = self.present_per_s(now);
-        if self.present < WHOLE { present.max(self.rate_per_s(now)) } else { present }
+        self.unsettled_per_s(now)
+    }
+
+    /// The same, also where another load has come or a window has not passed.
+    #[inline(never)]
+    fn unsettled_per_s(&mut self, now: Instant) -> f64 {
+        if self.now >= self.settled {
+            return self.rate_per_s(now).max(self.present_per_s(now));
+        }
+        let since = self.now.saturating_add(self.window.as_nanos()).saturating_sub(self.settled);
+        let count = self.total.max(1);
+        per_s(count + (DEVIATIONS * count).isqrt(), since)
     }
 
     /// Forgets what is too old: how much of the newest part is over.
@@ -171,6 +180,11 @@ impl Default for LoadMonitor {
     fn default() -> Self {
         Self::of(Self::DEFAULT_WINDOW)
     }
+}
+
+/// Both are far below 2^63; signed numbers become floats in one step.
+fn per_s(count: u64, nanos: u64) -> f64 {
+    count as i64 as f64 * 1e9 / nanos as i64 as f64
 }
 
 #[cfg(test)]
