@@ -185,8 +185,7 @@ impl Scheduler {
         if self.pool.alive() == 0 || self.guest.is_some_and(|guest| guest.behind.cut) {
             return Some(MissReason::WorkerLost);
         }
-        let shed = !conforms && !self.config.background
-            || class == OPTIONAL && self.leaves_out()
+        let shed = !self.config.background && (!conforms || class == OPTIONAL && self.quiet)
             || class == OPTIONAL && self.is_hopeless(now, deadline) && !self.stays(now, (id, seq), deadline);
         shed.then_some(MissReason::Shed)
     }
