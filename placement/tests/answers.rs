@@ -6,7 +6,7 @@ use placement::{Answer, Problem, place};
 
 fn answer(text: &str) -> Answer {
     let problem = Problem::parse(text).expect("a problem");
-    Answer::new(&problem, &place(&problem, Duration::from_secs(20)).expect("an answer"))
+    Answer::new(&problem, &place(&problem, Duration::from_secs(120)).expect("an answer"))
 }
 
 /// Two services on two devices: one variant of 10 ms a request and 80 points, one of 2 ms and 60.
@@ -98,7 +98,7 @@ fn more_ways_than_can_be_looked_at_are_refused_at_once() {
     let text = text.replacen(r#"{"1": 2}"#, &format!("{{{}}}", times.join(", ")), 1);
     let text = text.replacen(r#""services""#, r#""switch": true, "services""#, 1);
     let problem = Problem::parse(&text).expect("a problem");
-    let error = place(&problem, Duration::from_secs(20)).expect_err("refused").to_string();
+    let error = place(&problem, Duration::from_secs(120)).expect_err("refused").to_string();
     assert!(error.contains("ways to hold a on a device, must be at most 8000"), "{error}");
 }
 

@@ -187,7 +187,7 @@ fn the_accuracy_of_a_path_is_as_profiled_where_it_is() {
         "path_accuracy": PROFILED}]}"#;
     let accuracy = |profiled: &str| {
         let problem = Problem::parse(&text.replace("PROFILED", profiled)).expect("a problem");
-        let placed = place(&problem, Duration::from_secs(10)).expect("an answer");
+        let placed = place(&problem, Duration::from_secs(60)).expect("an answer");
         Answer::new(&problem, &placed).accuracy.expect("a plan")
     };
     assert!((accuracy("null") - 72.0).abs() < 1e-6);

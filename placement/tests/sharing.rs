@@ -47,7 +47,7 @@ fn the_best_plan_of_two_services_that_may_share_devices_is_known() {
     for seed in 1..=8 {
         let answer = |share: Value| {
             let problem = random_box(seed, &share);
-            Answer::new(&problem, &place(&problem, Duration::from_secs(15)).expect("an answer"))
+            Answer::new(&problem, &place(&problem, Duration::from_secs(120)).expect("an answer"))
         };
         let (alone, shared) = (answer(json!([])), answer(json!([[1, 1], [1, 2], [2, 1]])));
         assert!(
