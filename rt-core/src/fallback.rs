@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 
 use crate::admission::System;
-use crate::ladder::MAX_LEVELS;
+use crate::level::MAX_LEVELS;
 use crate::profile::{BatchTime, LatencyProfile};
 use crate::stream::StreamSpec;
 use crate::time::Span;
