@@ -376,12 +376,14 @@ fn arrivals_are_simulated_with_the_selection_of_a_configuration() {
         let more = ["--select", select];
         Command::new(weir()).args(arguments).args(more).output().expect("weir can be run")
     };
-    for mode in ["", "select = \"planned\"\n", "select = \"auto\"\n"] {
+    // Tables have the first of which nothing is known answered by the base, which nothing else is in the way of either.
+    for (mode, first) in [("", 0), ("select = \"planned\"\n", 2), ("select = \"auto\"\n", 2)] {
         desk.configure(place(mode));
         let output = simulate(&select);
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert!(output.status.success(), "{}", stderr(&output));
-        assert_eq!(report["by_variant"], json!([0, 20]), "nothing is in the way: {report}");
+        let by: Vec<u64> = serde_json::from_value(report["by_variant"].clone()).expect("numbers");
+        assert!(by[0] <= first && by[0] + by[1] == 20, "nothing is in the way: {report}");
     }
     desk.configure(place("select = \"base\"\n"));
     assert!(stderr(&simulate(&select)).contains("the base answers alone"));
