@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,33 +18,7 @@ import grpc
 import httpx
 import numpy
 from kserve import InferenceGRPCClient, InferenceRESTClient, InferInput, InferRequest, RESTConfig
-
-PATIENCE = 60
-CONFIG = """
-[daemon]
-socket = "s"
-profile = "profile.json"
-realtime = false
-bus = "off"
-[daemon.oip]
-http = "127.0.0.1:{http}"
-grpc = "127.0.0.1:{grpc}"
-[[service]]
-name = "null"
-engine = "simulated"
-simulated = {{ times = ["1ms"], input = 3, output = 2 }}
-deadline = "20s"
-[[service.stream]]
-name = "front"
-constraints = [{{ row-miss = 1 }}]
-arrivals = [{{ periodic = {{ period = "1s", jitter = "10s" }} }}]
-"""
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from oip_daemon import CONFIG, PATIENCE, free_ports
 
 
 def request(binary, values=(1.0, 2.0, 3.0), **more):
@@ -61,10 +34,10 @@ class Clients(unittest.IsolatedAsyncioTestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         config = os.path.join(cls.folder.name, "weir.toml")
-        http, cls.grpc = free_port(), free_port()
+        http, cls.grpc = free_ports(2)
         cls.url = f"http://127.0.0.1:{http}"
         with open(config, "w", encoding="utf-8") as file:
-            file.write(CONFIG.format(http=http, grpc=cls.grpc))
+            file.write(CONFIG.format(http=http, grpc=cls.grpc, more=""))
         subprocess.run([cls.weir, "profile", config, "--quick"], stdout=subprocess.DEVNULL, check=True, timeout=PATIENCE)
         cls.daemon = subprocess.Popen([cls.weir, "serve", config, "--quiet"])
 

@@ -11,7 +11,6 @@ import datetime
 import os
 import queue
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -33,29 +32,8 @@ from concurrent import futures
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
+from oip_daemon import CONFIG, PATIENCE, free_ports
 
-PATIENCE = 60
-CONFIG = """
-[daemon]
-socket = "s"
-profile = "profile.json"
-realtime = false
-bus = "off"
-max-frame = 65536
-[daemon.oip]
-http = "127.0.0.1:{http}"
-grpc = "127.0.0.1:{grpc}"
-{more}
-[[service]]
-name = "null"
-engine = "simulated"
-simulated = {{ times = ["1ms"], input = 3, output = 2 }}
-deadline = "20s"
-[[service.stream]]
-name = "front"
-constraints = [{{ row-miss = 1 }}]
-arrivals = [{{ periodic = {{ period = "1s", jitter = "10s" }} }}]
-"""
 OUTWARD = """
 [daemon]
 socket = "s"
@@ -75,13 +53,6 @@ guard = "1s"
 """
 
 
-def free_ports():
-    with socket.socket() as one, socket.socket() as other:
-        for probe in (one, other):
-            probe.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], other.getsockname()[1]
-
-
 class Clients(unittest.TestCase):
     """Each test is made with both ways unless it says otherwise."""
 
@@ -92,7 +63,7 @@ class Clients(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.prepare()
-        http, grpc_port = free_ports()
+        http, grpc_port = free_ports(2)
         config = os.path.join(cls.folder.name, "weir.toml")
         with open(config, "w", encoding="utf-8") as file:
             file.write(CONFIG.format(http=http, grpc=grpc_port, more=cls.more))
@@ -413,7 +384,7 @@ class Outward(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.addCleanup(self.server.stop, None)
         self.config = os.path.join(folder.name, "weir.toml")
-        self.http, _ = free_ports()
+        self.http, _ = free_ports(2)
         with open(os.path.join(folder.name, "models.toml"), "w", encoding="utf-8") as file:
             tensor = 'type = "f32", shape = [3] }'
             file.write(f'[[model]]\nname = "doubles"\ninput = {{ name = "in", {tensor}\noutput = {{ name = "out", {tensor}\n')

@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,8 @@ import time
 import unittest
 import urllib.error
 import urllib.request
+
+from oip_daemon import free_ports
 
 PATIENCE = 90
 MODELS = """
@@ -120,16 +121,6 @@ class Doubles(Model):
 ModelServer(http_port=int(sys.argv[1]), grpc_port=int(sys.argv[2]), enable_grpc=True, workers=1).start([Doubles()])
 """,
 }
-
-
-def free_ports(count):
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def ask(url, body=None):

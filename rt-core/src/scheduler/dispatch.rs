@@ -88,18 +88,15 @@ impl Scheduler {
         }
     }
 
-    /// Whether what need not be served is given up, for it would wait beside an idle worker where no background is counted.
-    pub(super) fn leaves_out(&self) -> bool {
-        self.quiet && !self.config.background
-    }
-
     /// Gives up requests that not even a batch of one on the quickest worker could still serve, at most or, without a promise,
     /// most likely. All queues are in deadline order, so only their heads need a look.
     #[inline(never)]
     fn expire(&mut self, now: Instant) -> bool {
         let Some((bound, likely)) = self.pool.quickest() else { return false };
         let mut any = false;
-        while self.leaves_out()
+        // It would wait beside an idle worker, where no background is counted. What comes meanwhile is not taken in.
+        while self.quiet
+            && !self.config.background
             && let Some(request) = self.waiting.pop(OPTIONAL)
         {
             self.give_up(now, request, MissReason::Shed);

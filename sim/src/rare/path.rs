@@ -42,7 +42,7 @@ pub(super) struct Path {
     near: f64,
 }
 
-/// Copies of a run that are still to go on, each from what comes by its seed. They are made one by one: all at once they are
+/// Copies of a run that are still to go on, at least one, each from what comes by its seed. They are made one by one: all at once they are
 /// more memory than is at hand.
 struct Copies {
     of: Path,
@@ -95,8 +95,10 @@ impl Path {
             // A copy that was made on the way to further levels is split there too.
             while path.reached < levels.of(path.near) {
                 path.reached += 1;
-                let seeds = (1..levels.splits[path.reached - 1]).map(|_| dice.next()).collect();
-                left.push(Copies { of: Self { born: path.reached, ..path.clone() }, seeds });
+                let seeds: Vec<_> = (1..levels.splits[path.reached - 1]).map(|_| dice.next()).collect();
+                if !seeds.is_empty() {
+                    left.push(Copies { of: Self { born: path.reached, ..path.clone() }, seeds });
+                }
             }
             if taken >= steps {
                 break;

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::harness::{
-    DAEMON, Daemon, Deployment, Listener, answers, best_effort, eventually, pause, repository, stderr,
-    values, weir,
+    DAEMON, Daemon, Deployment, Listener, answers, best_effort, eventually, one_in_three, pause, repository,
+    sequence, stderr, values, weir,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -123,7 +123,7 @@ fn a_worker_here_and_one_elsewhere_serve_together_and_either_alone() {
         (0..6).map(one).collect()
     };
     let outcomes = send();
-    let kept = outcomes.windows(3).all(|three| three.iter().filter(|&&hit| !hit).count() <= 1);
+    let kept = one_in_three(outcomes.iter().copied());
     listener.kept_or_told("digits", kept, &outcomes);
 
     back.signal(Signal::KILL);
@@ -222,13 +222,9 @@ fn kinds_come_and_go_with_a_reload_and_no_request_is_lost() {
     }
     sending.store(false, Ordering::Relaxed);
     let outcomes = sender.join().expect("no panic");
-    let sequence = |outcome: &Outcome| match outcome {
-        Outcome::Result(result) => result.sequence,
-        Outcome::Miss(miss) => miss.sequence,
-    };
     assert!(outcomes.iter().map(sequence).eq(0..outcomes.len() as u64), "the numbers go on");
     let hit = |outcome: &Outcome| matches!(outcome, Outcome::Result(_));
-    let kept = outcomes.windows(3).all(|three| three.iter().filter(|o| !hit(o)).count() <= 1);
+    let kept = one_in_three(outcomes.iter().map(hit));
     listener.kept_or_told("lanes", kept, &outcomes);
     assert!(outcomes.iter().filter(|o| hit(o)).count() * 2 > outcomes.len());
 }

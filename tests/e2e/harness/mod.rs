@@ -47,6 +47,20 @@ pub(crate) fn best_effort(service: &str, stream: &str) -> Registration {
     Registration::builder(service, stream).build().expect("it fits the frame")
 }
 
+/// The number of a request of its stream.
+pub(crate) fn sequence(outcome: &Outcome) -> u64 {
+    match outcome {
+        Outcome::Result(result) => result.sequence,
+        Outcome::Miss(miss) => miss.sequence,
+    }
+}
+
+/// Whether of any three in a row at most one was missed.
+pub(crate) fn one_in_three(hits: impl IntoIterator<Item = bool>) -> bool {
+    let hits: Vec<bool> = hits.into_iter().collect();
+    hits.windows(3).all(|three| three.iter().filter(|hit| !**hit).count() <= 1)
+}
+
 /// Takes the answers to `ids` in any order, each exactly once; events are left out.
 pub(crate) fn answers(client: &mut Client, ids: &[RequestId]) -> Vec<Outcome> {
     let mut open: Vec<RequestId> = ids.to_vec();

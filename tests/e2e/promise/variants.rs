@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::harness::{
-    DAEMON, Daemon, Deployment, alone, answers, best_effort, eventually, pause, repository,
+    DAEMON, Daemon, Deployment, alone, answers, best_effort, eventually, one_in_three, pause, repository,
+    sequence,
 };
 use serde_json::{Value, json};
 use weir_client::{ArrivalBound, Constraint, Outcome, Registration};
@@ -71,17 +72,13 @@ fn answers_in_order(
     client: &mut weir_client::blocking::Client,
     ids: &[weir_client::RequestId],
 ) -> Vec<Outcome> {
-    let sequence = |outcome: &Outcome| match outcome {
-        Outcome::Result(result) => result.sequence,
-        Outcome::Miss(miss) => miss.sequence,
-    };
     let mut all = answers(client, ids);
     all.sort_by_key(sequence);
     all
 }
 
 fn held(variants: &[Option<u16>]) -> bool {
-    variants.windows(3).all(|window| window.iter().filter(|answer| answer.is_none()).count() <= 1)
+    one_in_three(variants.iter().map(Option::is_some))
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::harness::{DAEMON, Deployment, Listener, answers, best_effort, eventually, pause, repository};
+use crate::harness::{
+    DAEMON, Deployment, Listener, answers, best_effort, eventually, one_in_three, pause, repository, sequence,
+};
 use rustix::process::Signal;
 use weir_client::{ArrivalBound, Constraint, Outcome, RefusalCode, Registration, RequestId};
 
@@ -88,17 +90,10 @@ fn a_stream_goes_on_under_another_configuration() {
     assert_eq!(last, sent - 1, "every request has a number and an answer");
     assert!(outcomes.iter().map(sequence).eq(0..outcomes.len() as u64), "the numbers go on");
     let hit = |outcome: &Outcome| matches!(outcome, Outcome::Result(_));
-    let kept = outcomes.windows(3).all(|three| three.iter().filter(|o| !hit(o)).count() <= 1);
+    let kept = one_in_three(outcomes.iter().map(hit));
     listener.kept_or_told("lanes", kept, &outcomes);
     assert!(outcomes.iter().filter(|o| hit(o)).count() * 2 > outcomes.len());
     assert_eq!(daemon.status()["reload"]["sequence"], 4);
-}
-
-fn sequence(outcome: &Outcome) -> u64 {
-    match outcome {
-        Outcome::Result(result) => result.sequence,
-        Outcome::Miss(miss) => miss.sequence,
-    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{alive, back, says};
 use crate::harness::{
     Authority, DAEMON, Daemon, Deployment, Listener, PATIENCE, answers, best_effort, eventually, now,
-    own_address, pause, repository, values,
+    one_in_three, own_address, pause, repository, sequence, values,
 };
 use rustix::process::Signal;
 use weir_client::{Answer, ArrivalBound, Constraint, Outcome, Registration, SafeModeCause};
@@ -94,10 +94,6 @@ fn sent(daemon: &Daemon, going: &AtomicBool, expected: &[Vec<f32>]) -> Vec<Outco
         }
     }
     outcomes.extend(answers(&mut client, &open));
-    let sequence = |outcome: &Outcome| match outcome {
-        Outcome::Result(result) => result.sequence,
-        Outcome::Miss(miss) => miss.sequence,
-    };
     outcomes.sort_by_key(sequence);
     assert!(outcomes.iter().map(sequence).eq(0..outcomes.len() as u64), "each once: {outcomes:?}");
     for (number, outcome) in outcomes.iter().enumerate() {
@@ -112,7 +108,7 @@ fn sent(daemon: &Daemon, going: &AtomicBool, expected: &[Vec<f32>]) -> Vec<Outco
 
 /// Whether the constraint of the stream was kept.
 fn kept(outcomes: &[Outcome]) -> bool {
-    outcomes.windows(3).all(|three| three.iter().filter(|outcome| outcome.result().is_none()).count() <= 1)
+    one_in_three(outcomes.iter().map(|outcome| outcome.result().is_some()))
 }
 
 /// What is told of a trouble until both workers are there again, and something is promised.
