@@ -329,6 +329,9 @@ impl BatchPlanner {
             let room = size - self.taken;
             let queue = view.waiting.class(class);
             if self.spreads() && view.is_short_of(queue, from, room) {
+                // Of enough others none is begun that a longer batch answers too late: the next would be late after it, and so on.
+                let sure = self.first_in_time(view, class, view.now + profile.bound(size));
+                let from = if view.is_short_of(queue, sure, room) { sure } else { from };
                 self.spread_rest(view, class, from, room);
                 continue;
             }
