@@ -52,7 +52,7 @@ fetched:
 
 format:
 	$(CARGO) fmt --all --check
-	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) fmt --manifest-path fuzz/targets/Cargo.toml --check
 	$(CARGO) fmt --manifest-path tests/models/Cargo.toml --check
 
 # Among its lints: nothing of the standard library that is younger than the oldest Rust.
@@ -80,11 +80,10 @@ proof:
 	        | tee -a "$(WEIR_NOT_CHECKED)"; \
 	fi
 
-# End-to-end tests mostly wait for a clock: of as many as share the machine, and a few that wait to have it to themselves.
-unit: export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
+# End-to-end tests mostly wait for a clock: of as many as share the machine, and of those that wait to have it to themselves.
+unit: export RUST_TEST_THREADS ?= $(shell echo $$((6 * $$(nproc))))
 unit:
 	$(CARGO) test --workspace
-	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 
 # In every order of threads by loom; and by Miri, which sees undefined behaviour, where a nightly Rust has it.
 models:
@@ -218,7 +217,7 @@ experiments: deps
 
 ## fuzz: made-up problems, certificates, frames, recordings, policies and experiments: the seeds on any machine, then each target for FUZZ_SECONDS (60)
 fuzz: deps
-	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
+	$(CARGO) test -p weir-fuzz
 	./fuzz/run.sh
 
 ## soak: a daemon among bad clients for WEIR_SOAK_SECONDS (600): it keeps its promises and does not grow

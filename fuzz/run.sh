@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs each fuzz target for FUZZ_SECONDS; says so where there is no fuzzer. What it finds is in fuzz/artifacts.
+# Runs each fuzz target for FUZZ_SECONDS; says so where there is no fuzzer. What it finds is in fuzz/targets/artifacts.
 #
 # No sanitizer: there is no unsafe code in what is fuzzed, and without one a stable toolchain is enough.
 set -eu
-cd "$(dirname "$0")"
+cd "$(dirname "$0")/targets"
 if ! cargo fuzz --version >/dev/null 2>&1; then
     echo "fuzzing: NOT DONE, cargo-fuzz is not installed (cargo install cargo-fuzz)"
     exit 0
@@ -14,11 +14,11 @@ if ! command -v c++ >/dev/null 2>&1; then
 fi
 for target in problem certificate answer sharing client_frames daemon_frames recording policy experiment; do
     mkdir -p "corpus/$target"
-    seeds="seeds/$target"
-    [ "$target" != experiment ] || seeds=../sim/experiments
-    [ "$target" != answer ] || seeds="$seeds seeds/problem"
+    seeds="../seeds/$target"
+    [ "$target" != experiment ] || seeds=../../sim/experiments
+    [ "$target" != answer ] || seeds="$seeds ../seeds/problem"
     echo "fuzzing $target for ${FUZZ_SECONDS:-60} s"
     # shellcheck disable=SC2086
-    cargo fuzz run --sanitizer none "$target" "corpus/$target" $seeds -- -dict=problem.dict -max_len=4096 \
+    cargo fuzz run --fuzz-dir . --sanitizer none "$target" "corpus/$target" $seeds -- -dict=../problem.dict -max_len=4096 \
         -timeout=20 -max_total_time="${FUZZ_SECONDS:-60}" -verbosity=0 -print_final_stats=1
 done

@@ -4,13 +4,16 @@ use std::cell::RefCell;
 use std::num::NonZero;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// How many tests share the machine, and whether one has it to itself.
+/// How many tests share the machine, whether one has it to itself, and how many wait to have it so. Once one has had it, all of
+/// these go before others: the machine is empty already.
 struct Use {
     shared: usize,
     alone: bool,
+    waiting: usize,
+    emptied: bool,
 }
 
-static USE: Mutex<Use> = Mutex::new(Use { shared: 0, alone: false });
+static USE: Mutex<Use> = Mutex::new(Use { shared: 0, alone: false, waiting: 0, emptied: false });
 static CHANGED: Condvar = Condvar::new();
 
 /// What a test holds, until its thread ends.
@@ -28,7 +31,10 @@ pub(crate) fn alone() {
     HELD.with_borrow_mut(|held| {
         // Two tests that hold a share and wait for each other's would wait for ever.
         *held = None;
-        wait(|now| now.shared == 0 && !now.alone).alone = true;
+        USE.lock().expect("no panic").waiting += 1;
+        let mut now = wait(|now| now.shared == 0 && !now.alone);
+        now.waiting -= 1;
+        (now.alone, now.emptied) = (true, true);
         *held = Some(Held::Alone);
     });
 }
@@ -44,7 +50,10 @@ pub(super) fn share() {
     if std::thread::current().name().is_some() {
         HELD.with_borrow_mut(|held| {
             held.get_or_insert_with(|| {
-                wait(|now| !now.alone && now.shared < at_most()).shared += 1;
+                let goes_first = |now: &Use| now.alone || now.emptied && now.waiting > 0;
+                let mut now = wait(|now| !goes_first(now) && now.shared < at_most());
+                now.shared += 1;
+                now.emptied = false;
                 Held::Share
             });
         });
