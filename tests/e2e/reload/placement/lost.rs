@@ -1,5 +1,6 @@
 //! Devices that are lost for good: services and pipelines are placed without them.
 
+use super::apart::working_for;
 use super::staged::{SWAPPED, senders, six};
 use super::*;
 
@@ -10,15 +11,15 @@ fn a_worker_of_a_stage_that_is_lost_for_good_is_done_without() {
     let mut listener = Listener::new(&daemon);
     let senders = senders(&daemon, SWAPPED);
     settled(&daemon, SWAPPED);
-    let mut all = eventually("all workers", || Some(working(&daemon)).filter(|all| all.len() == 6));
-    // Those of the stages are started after that of the service.
-    all.sort_by_key(|pid| pid.as_raw_nonzero());
-    give_up(&daemon, all[5], &all[..5]);
+    let all = eventually("all workers", || Some(working(&daemon)).filter(|all| all.len() == 6));
+    let victim = working_for(&daemon, "p")[0];
+    let others: Vec<Pid> = all.into_iter().filter(|pid| *pid != victim).collect();
+    give_up(&daemon, victim, &others);
     eventually("what is left", || {
         let (workers, alive) = left(&daemon);
         (workers <= 5 && alive == workers).then_some(())
     });
-    assert!(daemon.stderr().contains("has lost a worker for good"), "{}", daemon.stderr());
+    assert!(daemon.stderr().contains("p has lost a worker for good"), "{}", daemon.stderr());
     Sender::end(senders, &mut listener);
 }
 
