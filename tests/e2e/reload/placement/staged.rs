@@ -1,5 +1,7 @@
 //! Pipelines beside services that are placed: what is told of them, and how they move.
 
+use weir_client::{ArrivalBound, Constraint, Registration};
+
 use super::*;
 
 /// Requests a second of `a`, and sources of `p`.
@@ -121,18 +123,50 @@ fn a_pipeline_whose_move_is_refused_stays_where_it_is() {
     let mut listener = Listener::new(&daemon);
     let senders = senders(&daemon, SWAPPED);
     settled(&daemon, SWAPPED);
-    let before = std::fs::read_to_string(kept(&place)).ok();
     let file = std::fs::read_to_string(place.config()).expect("the file");
     place.configure(format!("{file}# edited\n"));
+    let before = (workers(&daemon), std::fs::read_to_string(kept(&place)).ok());
     // It would go first, as it gives devices up.
     set(&senders, FIRST);
     eventually("a step that is left", || {
-        daemon.stderr().contains("p stays where it is: the configuration file has been edited").then_some(())
+        daemon.stderr().contains("stays where it is: the configuration file has been edited").then_some(())
     });
     Sender::end(senders, &mut listener);
-    assert_eq!(workers(&daemon), [1, 5]);
-    assert_eq!(std::fs::read_to_string(kept(&place)).ok(), before, "what is served is kept");
+    assert_eq!((workers(&daemon), std::fs::read_to_string(kept(&place)).ok()), before, "all is as it was");
     assert!(placement(&daemon)["failures"].as_u64() > Some(0));
+}
+
+/// The new place is verified for the promises that clients hold by now, of which no plan knows.
+#[test]
+fn a_pipeline_that_has_promised_more_than_it_could_keep_elsewhere_stays_until_that_is_over() {
+    let place = six(SWAPPED, "");
+    let daemon = place.serve();
+    assert_eq!(workers(&daemon), [1, 5]);
+    let mut listener = Listener::new(&daemon);
+    let senders = senders(&daemon, SWAPPED);
+    settled(&daemon, SWAPPED);
+    // More than one device does with the better model.
+    let more = Registration::builder("p", "more still")
+        .constraint(Constraint::any_miss(3, 10))
+        .arrivals(ArrivalBound::periodic(Duration::from_millis(40), Duration::ZERO));
+    let mut client = daemon.client();
+    let held = client.register(&more.build().expect("good")).expect("there is room");
+    set(&senders, FIRST);
+    eventually("a step that is refused", || {
+        daemon.stderr().contains("placement: p stays where it is: ").then_some(())
+    });
+    eventually("that a restart would find what is served", || {
+        let text = std::fs::read_to_string(kept(&place)).expect("written");
+        let served: toml::Table = toml::from_str(&text).expect("TOML");
+        let stages = served["pipeline"][0]["stage"].as_array().expect("stages");
+        let of = |stage: &toml::Value| stage["workers"].as_integer().expect("a number") as u64;
+        let now = workers(&daemon)[1];
+        assert!(now > 2, "one device of each stage does not keep what is promised");
+        (stages.iter().map(of).sum::<u64>() == now).then_some(())
+    });
+    client.unregister(&held).expect("given up");
+    eventually("a move that nothing is in the way of", || (workers(&daemon) == [4, 2]).then_some(()));
+    Sender::end(senders, &mut listener);
 }
 
 #[test]
