@@ -290,3 +290,55 @@ fn hold(runs: &ServiceConfig, placement: &PlacementConfig) -> Option<Hold> {
     };
     Some(Hold { class: placed.class, devices: placed.devices, numbers })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pipeline of two stages, on two devices of a class that only counts and on two cores.
+    const PIPELINE: &str = r#"
+        [placement]
+        [[placement.class]]
+        name = "counted"
+        engine = "simulated"
+        count = 3
+        [[placement.class]]
+        name = "cores"
+        engine = "simulated"
+        cores = [4, 5]
+        [[pipeline]]
+        name = "p"
+        deadline = "1s"
+        [[pipeline.stage]]
+        name = "x"
+        engine = "simulated"
+        workers = 2
+        simulated = { times = ["2ms"], accuracy = 0.5, models = [{ accuracy = 0.5, times = { counted = ["2ms"] } }] }
+        [[pipeline.stage]]
+        name = "y"
+        after = "x"
+        engine = "simulated"
+        workers = 2
+        cores = [4, 5]
+        simulated = { times = ["3ms"], accuracy = 0.5, models = [{ accuracy = 0.5, times = { cores = ["3ms"] } }] }
+    "#;
+
+    #[test]
+    fn a_pipeline_holds_what_each_of_its_stages_has_left() {
+        let config = Config::parse(std::path::Path::new("weir.toml"), PIPELINE).expect("a configuration");
+        let counted = Hold { class: 0, devices: 2, numbers: Vec::new() };
+        let cores = Hold { class: 1, devices: 2, numbers: vec![4, 5] };
+        assert_eq!(holds(&config)["p"], [counted, cores]);
+        let gone = |class: &str, number| Gone { class: class.to_owned(), number };
+        let told = |lost: &[(usize, bool)], gone: &[Gone]| {
+            let lost =
+                lost.iter().map(|&(worker, given_up)| (("p".to_owned(), worker), (Instant::ZERO, given_up)));
+            Seen { lost: lost.collect(), gone: gone.to_vec(), ..Seen::default() }.held(&config, "p")
+        };
+        let [one, four, five] = [gone("counted", None), gone("cores", Some(4)), gone("cores", Some(5))];
+        assert_eq!(told(&[(0, false)], &[]), [one.clone(), one.clone(), four.clone(), five.clone()]);
+        assert_eq!(told(&[(1, true)], &[one.clone()]), [one.clone(), four.clone(), five.clone()]);
+        // The third worker is the first of the second stage.
+        assert_eq!(told(&[(2, true)], &[four]), [one.clone(), one, five]);
+    }
+}
