@@ -337,7 +337,7 @@ mod tests {
         };
         let [one, four, five] = [gone("counted", None), gone("cores", Some(4)), gone("cores", Some(5))];
         assert_eq!(told(&[(0, false)], &[]), [one.clone(), one.clone(), four.clone(), five.clone()]);
-        assert_eq!(told(&[(1, true)], &[one.clone()]), [one.clone(), four.clone(), five.clone()]);
+        assert_eq!(told(&[(1, true)], std::slice::from_ref(&one)), [one.clone(), four.clone(), five.clone()]);
         // The third worker is the first of the second stage.
         assert_eq!(told(&[(2, true)], &[four]), [one.clone(), one, five]);
     }
