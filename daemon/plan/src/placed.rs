@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, Value};
+use anyhow::{Context, Result, ensure};
+use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 use tracing::warn;
 use weir_engine::sha256_hex;
 
@@ -13,7 +13,7 @@ use crate::config::{Config, ConfigError, Mode};
 
 /// How it begins; the digest of the configuration file follows.
 const OF: &str = "# weir: placed, of a configuration file with the SHA-256 ";
-/// What says of a service where it runs, and with which models.
+/// What says of a service or a stage where it runs, and with which models.
 const PLACE: [&str; 10] =
     ["engine", "model", "variants", "workers", "cores", "gpu", "device", "batch", "max-batch", "turn"];
 /// The same of its table of simulated times.
@@ -85,47 +85,71 @@ pub fn keep(config: &Config, text: Option<&str>) -> Result<()> {
         .with_context(|| path.display().to_string())
 }
 
-/// `present` with some services where `next` has them.
+/// `present` with some services and pipelines where `next` has them.
 ///
 /// # Errors
-/// If one of them is no TOML, or has no such service.
+/// If one of them is no TOML, or has no such service or stage.
 pub fn mixed(present: &str, next: &str, moved: &BTreeSet<&str>) -> Result<String> {
-    let (mut text, next): (DocumentMut, DocumentMut) = (present.parse()?, next.parse()?);
+    let (mut text, mut next): (DocumentMut, DocumentMut) = (present.parse()?, next.parse()?);
     for name in moved {
-        let from =
-            named(next.get("service"), name).with_context(|| format!("service {name} is not in the plan"))?;
-        let services = text
-            .get_mut("service")
-            .and_then(Item::as_array_of_tables_mut)
-            .context("there are no services")?;
-        let to = services.iter_mut().find(|table| table.get("name").and_then(Item::as_str) == Some(name));
-        let to = to.with_context(|| format!("service {name} is not served"))?;
-        take(to, from, &PLACE);
-        let simulated = from.get("simulated").and_then(Item::as_table_like);
-        if let Some((to, from)) = to.get_mut("simulated").and_then(Item::as_table_like_mut).zip(simulated) {
-            take(to, from, &SIMULATED);
+        let from = running(&mut next, name).with_context(|| format!("service {name} is not in the plan"))?;
+        let to = running(&mut text, name).with_context(|| format!("service {name} is not served"))?;
+        ensure!(
+            from.len() == to.len(),
+            "pipeline {name} has {} stages in the plan, and {}",
+            from.len(),
+            to.len()
+        );
+        for (to, from) in to.into_iter().zip(from) {
+            take(to, from, &PLACE);
+            let simulated = from.get("simulated").and_then(Item::as_table_like);
+            if let Some((to, from)) = to.get_mut("simulated").and_then(Item::as_table_like_mut).zip(simulated)
+            {
+                take(to, from, &SIMULATED);
+            }
         }
     }
     share(&mut text, &next);
     Ok(text.to_string())
 }
 
-/// `text` with a service on these cores or GPUs, as many as it has already.
+/// `text` with a service on these cores or GPUs, as many as it has already; with a pipeline each stage on its own.
 ///
 /// # Errors
 /// If it is no TOML, or has no such service.
-pub fn on_units(text: &str, service: &str, units: &[usize]) -> Result<String> {
+pub fn on_units(text: &str, service: &str, units: &[Vec<usize>]) -> Result<String> {
     let mut text: DocumentMut = text.parse()?;
-    let services =
-        text.get_mut("service").and_then(Item::as_array_of_tables_mut).context("there are no services")?;
-    let table = services.iter_mut().find(|table| table.get("name").and_then(Item::as_str) == Some(service));
-    let table = table.with_context(|| format!("service {service} is not there"))?;
-    let list: toml_edit::Array = units.iter().map(|&unit| unit as i64).collect();
-    let key = if table.contains_key("cores") { "cores" } else { "gpu" };
-    if !units.is_empty() {
+    let all = running(&mut text, service).with_context(|| format!("service {service} is not there"))?;
+    for (table, units) in all.into_iter().zip(units).filter(|(_, units)| !units.is_empty()) {
+        let list: toml_edit::Array = units.iter().map(|&unit| unit as i64).collect();
+        let key = if table.contains_key("cores") { "cores" } else { "gpu" };
         table.insert(key, toml_edit::value(list));
     }
     Ok(text.to_string())
+}
+
+/// What runs models of that service or pipeline: its own table, or that of each stage.
+fn running<'a>(text: &'a mut DocumentMut, name: &str) -> Option<Vec<&'a mut dyn TableLike>> {
+    let of = |kind: &str, text: &DocumentMut| named(text.get(kind), name).is_some();
+    let kind = ["service", "pipeline"].into_iter().find(|kind| of(kind, text))?;
+    let is = |table: &&mut dyn TableLike| table.get("name").and_then(Item::as_str) == Some(name);
+    let table = tables(text.get_mut(kind)?).into_iter().find(is)?;
+    match kind {
+        "service" => Some(vec![table]),
+        _ => Some(tables(table.get_mut("stage")?)),
+    }
+}
+
+/// The tables of a list, in either form.
+fn tables(item: &mut Item) -> Vec<&mut dyn TableLike> {
+    match item {
+        Item::ArrayOfTables(all) => all.iter_mut().map(|table| table as &mut dyn TableLike).collect(),
+        Item::Value(Value::Array(all)) => {
+            let tables = all.iter_mut().filter_map(Value::as_inline_table_mut);
+            tables.map(|table| table as &mut dyn TableLike).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Takes over what the other one says of these.
@@ -142,11 +166,10 @@ fn named<'a>(tables: Option<&'a Item>, name: &str) -> Option<&'a Table> {
     tables?.as_array_of_tables()?.iter().find(|table| table.get("name").and_then(Item::as_str) == Some(name))
 }
 
-/// Leaves the devices that services name, each as it was, and those that are new as the other one has them.
+/// Leaves the devices that services and pipelines name, each as it was, and those that are new as the other one has them.
 fn share(text: &mut DocumentMut, next: &DocumentMut) {
-    let services = text.get("service").and_then(Item::as_array_of_tables);
-    let names =
-        services.into_iter().flatten().filter_map(|table| Some(table.get("device")?.as_str()?.to_owned()));
+    let all = ["service", "pipeline"].into_iter().filter_map(|kind| text.get(kind)?.as_array_of_tables());
+    let names = all.flatten().filter_map(|table| Some(table.get("device")?.as_str()?.to_owned()));
     let names: BTreeSet<String> = names.collect();
     let tables = names.iter().filter_map(|name| {
         named(text.get("device"), name).or_else(|| named(next.get("device"), name)).cloned()
@@ -197,13 +220,13 @@ pub fn without(text: &str, gone: &[Gone]) -> Result<String> {
         };
         if left < 1 {
             classes.retain(|table| table.get("name").and_then(Item::as_str) != Some(class));
-            let services = text.get_mut("service").and_then(Item::as_array_of_tables_mut);
-            let services = services.into_iter().flat_map(|services| services.iter_mut());
-            services.for_each(|service| forget(service, class));
-            let pipelines = text.get_mut("pipeline").and_then(Item::as_array_of_tables_mut);
-            let pipelines = pipelines.into_iter().flat_map(|pipelines| pipelines.iter_mut());
-            let stages = pipelines.filter_map(|of| of.get_mut("stage")?.as_array_of_tables_mut());
-            stages.flat_map(|stages| stages.iter_mut()).for_each(|stage| forget(stage, class));
+            for service in text.get_mut("service").map_or_else(Vec::new, tables) {
+                forget(service, class);
+            }
+            for pipeline in text.get_mut("pipeline").map_or_else(Vec::new, tables) {
+                let stages = pipeline.get_mut("stage").map_or_else(Vec::new, tables);
+                stages.into_iter().for_each(|stage| forget(stage, class));
+            }
         }
     }
     Ok(text.to_string())
@@ -225,125 +248,19 @@ pub fn without_services(text: &str, services: &BTreeSet<String>) -> Result<Strin
     Ok(text.to_string())
 }
 
-/// Takes a class from where a service may run.
-fn forget(service: &mut Table, class: &str) {
-    if let Some(classes) = service.get_mut("classes").and_then(Item::as_array_mut) {
+/// Takes a class from where a service or a stage may run.
+fn forget(runs: &mut dyn TableLike, class: &str) {
+    if let Some(classes) = runs.get_mut("classes").and_then(Item::as_array_mut) {
         classes.retain(|one| one.as_str() != Some(class));
     }
-    let models = service
-        .get_mut("simulated")
-        .and_then(Item::as_table_like_mut)
-        .and_then(|table| table.get_mut("models"));
-    match models {
-        Some(Item::Value(Value::Array(models))) => {
-            for times in models
-                .iter_mut()
-                .filter_map(Value::as_inline_table_mut)
-                .filter_map(|model| model.get_mut("times"))
-            {
-                times.as_inline_table_mut().map(|times: &mut InlineTable| times.remove(class));
-            }
+    let simulated = runs.get_mut("simulated").and_then(Item::as_table_like_mut);
+    let models = simulated.and_then(|table| table.get_mut("models"));
+    for model in models.map_or_else(Vec::new, tables) {
+        if let Some(times) = model.get_mut("times").and_then(Item::as_table_like_mut) {
+            times.remove(class);
         }
-        Some(Item::ArrayOfTables(models)) => {
-            for times in models.iter_mut().filter_map(|model| model.get_mut("times")?.as_table_like_mut()) {
-                times.remove(class);
-            }
-        }
-        _ => {}
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PRESENT: &str = r#"# ours
-[[placement.class]]
-name = "gpu"
-gpu = [0, 1]
-[[placement.class]]
-name = "cpu"
-count = 2
-
-[[service]]
-name = "a"   # the first
-model = "small"
-cores = [1]
-deadline = "65ms"
-[[service.stream]]
-name = "s"
-
-[[service]]
-name = "b"
-classes = ["gpu", "cpu"]
-simulated = { times = ["2ms"], input = 4, models = [{ accuracy = 0.5, times = { gpu = ["2ms"], cpu = ["9ms"] } }] }
-workers = 2
-"#;
-
-    #[test]
-    fn who_moved_is_where_the_plan_has_it_and_nothing_else_changes() {
-        let next = PRESENT
-            .replace("cores = [1]", "cores = [2, 3]\nvariants = [\"large\"]")
-            .replace("times = [\"2ms\"], input", "times = [\"9ms\"], input")
-            .replace("65ms", "never");
-        let text = |moved: &[&str]| mixed(PRESENT, &next, &moved.iter().copied().collect()).expect("TOML");
-        assert_eq!(text(&[]), PRESENT);
-        let first = text(&["a"]);
-        assert!(first.contains("cores = [2, 3]") && first.contains("variants = [\"large\"]"), "{first}");
-        assert!(
-            first.contains("# the first")
-                && first.contains("65ms")
-                && first.contains("times = [\"2ms\"], input"),
-            "{first}"
-        );
-        let both = text(&["a", "b"]);
-        assert!(both.contains("times = [\"9ms\"]") && both.contains("models = [{ accuracy = 0.5"), "{both}");
-        let error = mixed(PRESENT, &next, &["c"].into()).expect_err("no such service");
-        assert_eq!(error.to_string(), "service c is not in the plan");
-    }
-
-    #[test]
-    fn who_stands_aside_is_on_the_devices_that_are_free() {
-        let text = on_units(PRESENT, "a", &[3, 4]).expect("TOML");
-        assert_eq!(text, PRESENT.replace("cores = [1]", "cores = [3, 4]"));
-        assert_eq!(on_units(PRESENT, "b", &[]).expect("TOML"), PRESENT, "where the class only counts");
-        assert!(on_units(PRESENT, "c", &[1]).is_err());
-    }
-
-    #[test]
-    fn devices_come_and_go_with_those_who_name_them() {
-        let device = "[[device]]\nname = \"box\"\ncores = [4]\n";
-        let next = format!("{device}{}", PRESENT.replace("cores = [1]", "device = \"box\""));
-        let shared = mixed(PRESENT, &next, &["a"].into()).expect("TOML");
-        assert!(
-            shared.contains("name = \"box\"")
-                && shared.contains("device = \"box\"")
-                && !shared.contains("cores = [1]")
-        );
-        let back = mixed(&shared, PRESENT, &["a"].into()).expect("TOML");
-        assert!(!back.contains("box") && back.contains("cores = [1]"), "{back}");
-    }
-
-    #[test]
-    fn a_device_that_has_gone_is_left_out_and_so_is_a_class_without_any() {
-        let gone = |class: &str, number| Gone { class: class.to_owned(), number };
-        let text = without(PRESENT, &[gone("gpu", Some(0)), gone("cpu", None)]).expect("TOML");
-        assert!(text.contains("gpu = [ 1]") || text.contains("gpu = [1]"), "{text}");
-        assert!(text.contains("count = 1"), "{text}");
-        let text = without(PRESENT, &[gone("cpu", None), gone("cpu", None)]).expect("TOML");
-        assert!(
-            !text.contains("\"cpu\"") && !text.contains("9ms") && text.contains("classes = [\"gpu\"]"),
-            "{text}"
-        );
-        assert!(without(PRESENT, &[gone("npu", None)]).is_err());
-    }
-
-    #[test]
-    fn a_service_is_left_out_with_all_that_is_its_own() {
-        let text = without_services(PRESENT, &["a".to_owned()].into()).expect("TOML");
-        assert!(
-            !text.contains("\"a\"") && !text.contains("service.stream") && text.contains("\"b\""),
-            "{text}"
-        );
-    }
-}
+mod tests;

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use rt_core::Span;
-use weir_plan::config::{ClassConfig, Config, Mode, PlacementConfig, ServiceConfig};
+use weir_plan::config::{ClassConfig, Config, PlacementConfig, ServiceConfig};
 use weir_plan::placed::{self, Gone};
 
 use super::circle::{Circle, Step, Way};
-use super::solver::{Answer, Question, StandsAside, ask};
+use super::solver::{Answer, OnClass, Question, StandsAside, ask};
 use super::steps::{Hold, Move, order};
 use super::{Controller, patience, seen};
 
@@ -19,18 +19,16 @@ const TRIED: Span = Span::from_millis(30_000);
 pub(super) struct Plan {
     pub(super) answer: Answer,
     pub(super) next: Config,
-    /// Services that it has otherwise, in the order in which they move; then those that wait for each other in a circle.
+    /// Services and pipelines that it has otherwise, in the order in which they move; then those that wait for each other in a circle.
     pub(super) moves: Vec<Stop>,
     pub(super) stuck: Vec<String>,
     /// Why those do not move.
     pub(super) because: &'static str,
-    /// Pipelines that it has otherwise: that is only told.
-    pub(super) pipelines: Vec<String>,
-    /// Services that have lost a worker and whose promises fit no more: they stay where they are.
+    /// Those that have lost a worker and whose promises fit no more: they stay where they are.
     pub(super) unkept: Vec<String>,
 }
 
-/// A service that moves.
+/// A service or a pipeline that moves.
 pub(super) struct Stop {
     pub(super) service: String,
     /// A file in which it stands aside until others have moved; where there is none it goes where it is to be.
@@ -53,9 +51,7 @@ impl Controller<'_> {
         leave: &BTreeSet<String>,
         devices: &[Gone],
     ) -> Result<Answer> {
-        let staying = staying(config).map(|pipeline| pipeline.name.clone());
-        let leave: BTreeSet<String> = leave.iter().cloned().chain(staying).collect();
-        let text = placed::without_services(&placed::without(config.text(), devices)?, &leave)?;
+        let text = placed::without_services(&placed::without(config.text(), devices)?, leave)?;
         let asked = demand.iter().filter(|(name, _)| !leave.contains(*name));
         let question = Question {
             program: std::env::current_exe().context("this program's own path")?,
@@ -79,9 +75,6 @@ impl Controller<'_> {
     ) -> Result<(Answer, Vec<String>)> {
         let mut unkept: BTreeSet<String> = BTreeSet::new();
         let mut devices = self.seen.gone().to_vec();
-        if staying(both.0).next().is_some() {
-            devices.extend(seen::held_by_pipelines(both.0));
-        }
         if demand.is_empty() {
             return Ok((Answer { feasible: true, ..Answer::default() }, Vec::new()));
         }
@@ -130,103 +123,96 @@ impl Controller<'_> {
             let class = placement.classes.iter().position(|class| Some(&class.name) == name);
             class.map(|class| Hold { class, ..hold.clone() })
         };
-        let candidates: Vec<_> =
-            config.services.iter().filter(|service| service.candidates.is_some()).collect();
-        let holds: Vec<_> = candidates
-            .iter()
-            .map(|service| before.get(&*service.name).cloned().unwrap_or_default())
-            .collect();
+        let candidates: Vec<_> = seen::placed(config).collect();
+        let holds: Vec<Vec<Hold>> = candidates.iter().map(|service| before[&*service.name].clone()).collect();
         let mut moves = Vec::new();
         for (i, service) in candidates.iter().enumerate() {
             let name = &*service.name;
-            let to = after.get(name).and_then(class);
+            let to = after.get(name).and_then(|holds| holds.iter().map(class).collect::<Option<Vec<Hold>>>());
             let then = next.services.iter().find(|then| then.name == name);
             let (Some(to), Some(then)) = (to, then) else { continue };
-            if before.get(name) != Some(&to) || service.model != then.model {
+            let models = |of: &ServiceConfig| of.running().map(|runs| runs.model.clone()).collect::<Vec<_>>();
+            if holds[i] != to || models(service) != models(then) {
                 moves.push(Move { service: i, to, urgent: self.seen.is_urgent(name) });
             }
         }
-        let taken = match placement.mode {
-            Mode::Follow => seen::held_by_pipelines(config),
-            _ => Vec::new(),
-        };
-        let of = |class: &ClassConfig| taken.iter().filter(|one| one.class == class.name).count();
-        let devices: Vec<_> =
-            placement.classes.iter().map(|class| class.devices.saturating_sub(of(class))).collect();
+        let devices: Vec<_> = placement.classes.iter().map(|class| class.devices).collect();
         let first = order(&holds, &moves, &devices);
         let name = |one: usize| candidates[moves[one].service].name.clone();
         let mut stuck: Vec<String> = (0..moves.len()).filter(|one| !first.contains(one)).map(name).collect();
         let stops = first.iter().map(|&one| Stop { service: name(one), aside: None });
         let (mut stops, mut because): (Vec<Stop>, _) = (stops.collect(), "");
         if !stuck.is_empty() {
-            let asides =
-                self.asides(placement, &answer, moves.iter().map(|of| &*candidates[of.service].name));
-            let least: Vec<Vec<(usize, usize)>> = asides
-                .iter()
-                .map(|all| all.iter().map(|(class, of)| (*class, of.devices)).collect())
-                .collect();
+            let asides: Vec<Vec<Aside<'_>>> =
+                moves.iter().map(|of| asides(placement, &answer, &candidates[of.service].name)).collect();
+            let least: Vec<Vec<Vec<(usize, usize)>>> =
+                asides.iter().map(|all| all.iter().map(|(needs, _)| needs.clone()).collect()).collect();
             let numbers: Vec<Vec<usize>> =
-                placement.classes.iter().map(|class| self.numbers(class, &taken)).collect();
+                placement.classes.iter().map(|class| self.numbers(class)).collect();
             let circle =
                 Circle { holds: &holds, moves: &moves, least: &least, devices: &devices, numbers: &numbers };
             match circle.way() {
                 Way::Found(steps) => {
                     let stop = |step: Step| {
                         let service = name(step.one);
-                        let aside = step.aside.map(|to| {
-                            let of = asides[step.one].iter().find(|(class, _)| *class == to.class);
-                            let text = of.map_or("", |(_, of)| &of.configuration);
-                            placed::on_units(text, &service, &to.numbers)
+                        let aside = step.aside.map(|(way, holds)| {
+                            let (_, of) = &asides[step.one][way];
+                            let units = units(placement, of, &holds);
+                            placed::on_units(&of.configuration, &service, &units)
                         });
                         Ok(Stop { aside: aside.transpose()?, service })
                     };
                     stops = steps.into_iter().map(stop).collect::<Result<_>>()?;
                     stuck.clear();
                 }
-                Way::None => because = "and whoever stepped aside would not keep its promise",
-                Way::Unknown => {
+                Way::None if !answer.more_asides => {
+                    because = "and whoever stepped aside would not keep its promise";
+                }
+                Way::None | Way::Unknown => {
                     because = "and no way to step aside was found among those that were looked at";
                 }
             }
         }
-        let pipelines =
-            config.services.iter().filter(|service| service.is_placed() && !service.stages.is_empty());
-        let pipelines = pipelines.filter(|before| {
-            let after = next.services.iter().find(|service| service.name == before.name);
-            after.is_some_and(|after| before.places() != after.places())
-        });
-        let pipelines = pipelines.map(|pipeline| pipeline.name.clone()).collect();
-        Ok(Plan { moves: stops, stuck, because, pipelines, unkept, answer, next })
+        Ok(Plan { moves: stops, stuck, because, unkept, answer, next })
     }
 
-    /// Where each of these services may stand aside: the class, and what was found there.
-    fn asides<'a, 'b>(
-        &self,
-        placement: &PlacementConfig,
-        answer: &'a Answer,
-        services: impl Iterator<Item = &'b str>,
-    ) -> Vec<Vec<(usize, &'a StandsAside)>> {
-        let class = |of: &StandsAside| placement.classes.iter().position(|class| class.name == of.class);
-        let of = |name: &str| {
-            let own = answer.asides.iter().filter(|of| of.service == name);
-            own.filter_map(|of| Some((class(of)?, of))).collect()
-        };
-        services.map(of).collect()
-    }
-
-    /// The cores or GPUs of a class that are there still and not taken; none where it only counts.
-    fn numbers(&self, class: &ClassConfig, taken: &[Gone]) -> Vec<usize> {
+    /// The cores or GPUs of a class that are there still; none where it only counts.
+    fn numbers(&self, class: &ClassConfig) -> Vec<usize> {
         let all = class.cores.iter().copied().chain(class.gpus.iter().map(|&gpu| gpu as usize));
         let is_gone = |number: usize| {
-            let mut gone = self.seen.gone().iter().chain(taken);
+            let mut gone = self.seen.gone().iter();
             gone.any(|gone| gone.class == class.name && gone.number == Some(number))
         };
         all.filter(|&number| !is_gone(number)).collect()
     }
 }
 
-/// The pipelines that are placed and not moved while they are served: with their devices they are left out of what is asked.
-pub(super) fn staying(config: &Config) -> impl Iterator<Item = &ServiceConfig> {
-    let follows = config.placement.as_ref().is_some_and(|placement| placement.mode == Mode::Follow);
-    config.services.iter().filter(move |service| follows && service.is_placed() && !service.stages.is_empty())
+/// A place to stand aside: how many devices it takes of which classes, and what was found.
+type Aside<'a> = (Vec<(usize, usize)>, &'a StandsAside);
+
+/// Where a service or a pipeline may stand aside.
+fn asides<'a>(placement: &PlacementConfig, answer: &'a Answer, name: &str) -> Vec<Aside<'a>> {
+    let needs = |of: &StandsAside| {
+        let mut needs = BTreeMap::new();
+        for OnClass { class, devices } in &of.on {
+            let class = placement.classes.iter().position(|one| one.name == *class)?;
+            *needs.entry(class).or_insert(0) += devices;
+        }
+        Some(needs.into_iter().collect())
+    };
+    let own = answer.asides.iter().filter(|of| of.service == name);
+    own.filter_map(|of| Some((needs(of)?, of))).collect()
+}
+
+/// The cores or GPUs of what runs models there, of a pipeline of each stage: those that are held of its class, one after the other.
+fn units(placement: &PlacementConfig, of: &StandsAside, holds: &[Hold]) -> Vec<Vec<usize>> {
+    let mut left = holds.to_vec();
+    let units = of.on.iter().map(|OnClass { class, devices }| {
+        let hold = left.iter_mut().find(|hold| placement.classes[hold.class].name == *class);
+        hold.map_or_else(Vec::new, |hold| {
+            let count = hold.numbers.len().min(*devices);
+            hold.numbers.drain(..count).collect()
+        })
+    });
+    units.collect()
 }

@@ -1,4 +1,4 @@
-//! One look for a better placement: asked for, judged, told, and carried out one service after the other.
+//! One look for a better placement: asked for, judged, told, and carried out, one service or pipeline after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,7 +10,7 @@ use weir_plan::config::{Config, Mode, ModelChoice, PlacementConfig, ServiceConfi
 use weir_plan::placed;
 
 use super::Controller;
-use super::find::{Plan, Stop, staying};
+use super::find::{Plan, Stop};
 use super::verdict::{Proposal, Verdict, objection, verdict};
 
 /// Why a plan is looked for.
@@ -54,10 +54,9 @@ impl Controller<'_> {
                 });
             }
         };
-        let Plan { answer, next, moves, stuck, pipelines, unkept, .. } = &plan;
+        let Plan { answer, next, moves, stuck, unkept, .. } = &plan;
         let going: BTreeSet<&String> = moves.iter().map(|stop| &stop.service).collect();
-        let lines: Vec<_> =
-            going.into_iter().chain(stuck).chain(pipelines).map(|name| change(config, next, name)).collect();
+        let lines: Vec<_> = going.into_iter().chain(stuck).map(|name| change(config, next, name)).collect();
         let changes = lines.len();
         let proposal = Proposal { feasible: answer.feasible, accuracy: answer.accuracy, changes };
         let to_try = self.to_try(placement, &expected).filter(|_| changes > 0);
@@ -92,12 +91,7 @@ impl Controller<'_> {
             Verdict::Take if follows => format!("changes, for {reason}{fits}: {told}"),
             Verdict::Take => format!("would change, for {reason}{fits}: {told}"),
         };
-        let staying: Vec<&str> = staying(config).map(|pipeline| &*pipeline.name).collect();
-        let staying = match staying.is_empty() {
-            true => String::new(),
-            false => format!("; pipelines are not followed: {} stays where it is", staying.join(", ")),
-        };
-        let line = format!("{line}{unkept}{staying}");
+        let line = format!("{line}{unkept}");
         let taken = verdict == Verdict::Take;
         self.conclude(&line, false, |status| {
             (status.looked_ns, status.reason) = (now, reason.to_string());

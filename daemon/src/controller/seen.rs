@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use rt_core::{Instant, Span};
 use weir_client::status;
 use weir_os::clock;
-use weir_plan::config::{Config, Mode, PlacementConfig, ServiceConfig};
+use weir_plan::config::{Config, PlacementConfig, ServiceConfig};
 use weir_plan::placed::Gone;
 use weir_serve::service::{Service, WorkerView};
 use weir_serve::status::of;
@@ -54,7 +54,7 @@ impl Seen {
         services: &[Arc<Service>],
     ) {
         let length = self.since.replace(now).map_or(Span::ZERO, |since| now.since(since));
-        let names: BTreeSet<&str> = looked_after(config).map(|service| &*service.name).collect();
+        let names: BTreeSet<&str> = placed(config).map(|service| &*service.name).collect();
         self.services.retain(|name, _| names.contains(&**name));
         for service in services.iter().filter(|service| names.contains(service.name())) {
             self.count(length, placement, service);
@@ -105,10 +105,9 @@ impl Seen {
             }
         }
         (one.served, one.missed, one.answered) = (told.served, missed, answered);
-        let left = service.view().workers_alive() as f64 / service.plan.worker_count().max(1) as f64;
         let expected =
             one.demand.burst(one.planned.unwrap_or(f64::MAX)).or(one.demand.expected()).unwrap_or(0.0);
-        one.carries = service.plan.shared.is_some() || expected <= service.plan.mean_capacity() * left;
+        one.carries = service.plan.shared.is_some() || expected <= left(service);
     }
 
     /// Notes whose workers are lost, and gives up those that have been for long.
@@ -168,24 +167,33 @@ impl Seen {
         self.lost.values().any(|(_, given_up)| *given_up)
     }
 
-    /// Devices that nobody else may have while a service stays where it is: those that it has left.
+    /// Devices that nobody else may have while a service or a pipeline stays where it is: those that it has left.
     pub(super) fn held(&self, config: &Config, name: &str) -> Vec<Gone> {
-        let (Some(placement), Some(hold)) = (&config.placement, holds(config).remove(name)) else {
+        let (Some(placement), Some(holds)) = (&config.placement, holds(config).remove(name)) else {
             return Vec::new();
         };
-        let class = &placement.classes[hold.class].name;
-        let lost = self.lost.iter().filter(|((of, _), (_, given_up))| of == name && *given_up).count();
-        let numbers: Vec<Option<usize>> = match hold.numbers.is_empty() {
-            true => vec![None; hold.devices.saturating_sub(lost)],
-            false => hold.numbers.into_iter().map(Some).collect(),
-        };
-        let all = numbers.into_iter().map(|number| Gone { class: class.clone(), number });
-        all.filter(|one| one.number.is_none() || !self.gone.contains(one)).collect()
+        let (mut all, mut first) = (Vec::new(), 0);
+        for hold in holds {
+            // The workers of a pipeline are numbered stage by stage, one for each device.
+            let own = first..first + hold.devices;
+            first = own.end;
+            let is_lost =
+                |worker: &usize| self.lost.get(&(name.to_owned(), *worker)).is_some_and(|lost| lost.1);
+            let left = hold.devices - own.filter(is_lost).count();
+            let numbers: Vec<Option<usize>> = match hold.numbers.is_empty() {
+                true => vec![None; left],
+                false => hold.numbers.into_iter().map(Some).collect(),
+            };
+            let class = &placement.classes[hold.class].name;
+            all.extend(numbers.into_iter().map(|number| Gone { class: class.clone(), number }));
+        }
+        all.retain(|one| one.number.is_none() || !self.gone.contains(one));
+        all
     }
 
     /// Requests a second to plan for, without headroom: what is expected, and of a burst what came.
     pub(super) fn expected(&self, config: &Config) -> BTreeMap<String, f64> {
-        let expected = looked_after(config).map(|service| {
+        let expected = placed(config).map(|service| {
             let one = self.services.get(&service.name);
             let burst = one.and_then(|one| one.demand.burst(one.planned?));
             let expected = burst.or_else(|| one?.demand.expected());
@@ -241,36 +249,34 @@ impl Seen {
     }
 }
 
-/// The services that are placed while they are served: pipelines are not moved, so that what would be better for them is only told.
-pub(super) fn looked_after(config: &Config) -> impl Iterator<Item = &ServiceConfig> {
-    let follows = config.placement.as_ref().is_some_and(|placement| placement.mode == Mode::Follow);
-    config
-        .services
-        .iter()
-        .filter(move |service| service.is_placed() && (!follows || service.stages.is_empty()))
+/// The services and pipelines that are placed.
+pub(super) fn placed(config: &Config) -> impl Iterator<Item = &ServiceConfig> {
+    config.services.iter().filter(|service| service.is_placed())
 }
 
-/// What each service that is placed holds, by name; no pipelines.
-pub(super) fn holds(config: &Config) -> BTreeMap<&str, Hold> {
+/// What each of them holds, by name; of a pipeline each stage.
+pub(super) fn holds(config: &Config) -> BTreeMap<&str, Vec<Hold>> {
     let Some(placement) = &config.placement else { return BTreeMap::new() };
-    let all = config.services.iter().filter(|service| service.stages.is_empty());
-    all.filter_map(|service| Some((&*service.name, hold(service, placement)?))).collect()
+    let holds =
+        |service: &ServiceConfig| service.running().filter_map(|runs| hold(runs, placement)).collect();
+    placed(config).map(|service| (&*service.name, holds(service))).collect()
 }
 
-/// The devices that the stages of pipelines hold which are placed.
-pub(super) fn held_by_pipelines(config: &Config) -> Vec<Gone> {
-    let Some(placement) = &config.placement else { return Vec::new() };
-    let stages = config.services.iter().flat_map(|service| &service.stages);
-    let holds = stages.filter_map(|stage| hold(&stage.runs, placement));
-    let all = holds.flat_map(|hold| {
-        let numbers: Vec<Option<usize>> = match hold.numbers.is_empty() {
-            true => vec![None; hold.devices],
-            false => hold.numbers.into_iter().map(Some).collect(),
-        };
-        let class = &placement.classes[hold.class].name;
-        numbers.into_iter().map(|number| Gone { class: class.clone(), number })
+/// How many requests a second the workers that are left answer in full batches; of a pipeline sources, where that is least.
+fn left(service: &Service) -> f64 {
+    let (plan, view) = (&service.plan, service.view());
+    let Some(pipeline) = &plan.pipeline else {
+        return plan.mean_capacity() * view.workers_alive() as f64 / plan.worker_count().max(1) as f64;
+    };
+    let mut alive = vec![0_usize; pipeline.stages.len()];
+    for (worker, _) in view.workers().enumerate().filter(|(_, does)| *does != WorkerView::Lost) {
+        alive[pipeline.place_of(worker).0] += 1;
+    }
+    let stages = pipeline.stages.iter().zip(plan.config.means()).zip(alive);
+    let each = stages.map(|((stage, mean), alive)| {
+        stage.runs.capacity() / mean * alive as f64 / stage.runs.workers().count.max(1) as f64
     });
-    all.collect()
+    each.fold(f64::INFINITY, f64::min)
 }
 
 /// What a service or a stage holds where it is placed.
@@ -283,4 +289,56 @@ fn hold(runs: &ServiceConfig, placement: &PlacementConfig) -> Option<Hold> {
         (workers, true, false) => (0..workers).map(|worker| runs.backend(worker).device as usize).collect(),
     };
     Some(Hold { class: placed.class, devices: placed.devices, numbers })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pipeline of two stages, on two devices of a class that only counts and on two cores.
+    const PIPELINE: &str = r#"
+        [placement]
+        [[placement.class]]
+        name = "counted"
+        engine = "simulated"
+        count = 3
+        [[placement.class]]
+        name = "cores"
+        engine = "simulated"
+        cores = [4, 5]
+        [[pipeline]]
+        name = "p"
+        deadline = "1s"
+        [[pipeline.stage]]
+        name = "x"
+        engine = "simulated"
+        workers = 2
+        simulated = { times = ["2ms"], accuracy = 0.5, models = [{ accuracy = 0.5, times = { counted = ["2ms"] } }] }
+        [[pipeline.stage]]
+        name = "y"
+        after = "x"
+        engine = "simulated"
+        workers = 2
+        cores = [4, 5]
+        simulated = { times = ["3ms"], accuracy = 0.5, models = [{ accuracy = 0.5, times = { cores = ["3ms"] } }] }
+    "#;
+
+    #[test]
+    fn a_pipeline_holds_what_each_of_its_stages_has_left() {
+        let config = Config::parse(std::path::Path::new("weir.toml"), PIPELINE).expect("a configuration");
+        let counted = Hold { class: 0, devices: 2, numbers: Vec::new() };
+        let cores = Hold { class: 1, devices: 2, numbers: vec![4, 5] };
+        assert_eq!(holds(&config)["p"], [counted, cores]);
+        let gone = |class: &str, number| Gone { class: class.to_owned(), number };
+        let told = |lost: &[(usize, bool)], gone: &[Gone]| {
+            let lost =
+                lost.iter().map(|&(worker, given_up)| (("p".to_owned(), worker), (Instant::ZERO, given_up)));
+            Seen { lost: lost.collect(), gone: gone.to_vec(), ..Seen::default() }.held(&config, "p")
+        };
+        let [one, four, five] = [gone("counted", None), gone("cores", Some(4)), gone("cores", Some(5))];
+        assert_eq!(told(&[(0, false)], &[]), [one.clone(), one.clone(), four.clone(), five.clone()]);
+        assert_eq!(told(&[(1, true)], std::slice::from_ref(&one)), [one.clone(), four.clone(), five.clone()]);
+        // The third worker is the first of the second stage.
+        assert_eq!(told(&[(2, true)], &[four]), [one.clone(), one, five]);
+    }
 }

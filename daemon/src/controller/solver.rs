@@ -50,8 +50,9 @@ pub(crate) struct Answer {
     pub(crate) violated: Vec<Violated>,
     /// The whole file as it would be.
     pub(crate) configuration: Option<String>,
-    /// Where services that it has otherwise may stand aside while others move.
+    /// Where what it has otherwise may stand aside while others move, and whether there was no time to find all such places.
     pub(crate) asides: Vec<StandsAside>,
+    pub(crate) more_asides: bool,
     /// What became of the demand in virtual time, if that was asked and there was time for it.
     pub(crate) trial: Option<Trial>,
 }
@@ -69,14 +70,22 @@ pub(crate) struct Trial {
     pub(crate) broken: Vec<String>,
 }
 
-/// As few devices of a class as keep a service's promise, and the whole file with it there.
+/// As few devices as keep a promise, and the whole file with the service or pipeline there.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct StandsAside {
     pub(crate) service: String,
+    /// Its own, or those of each stage.
+    pub(crate) on: Vec<OnClass>,
+    pub(crate) configuration: String,
+}
+
+/// So many devices of a class.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct OnClass {
     pub(crate) class: String,
     pub(crate) devices: usize,
-    pub(crate) configuration: String,
 }
 
 /// A promise that does not fit.

@@ -16,6 +16,7 @@ use weir_client::{Answer, RequestId};
 
 mod apart;
 mod circle;
+mod lost;
 mod staged;
 
 /// Requests a second of who is asked much, and of the others.
@@ -70,6 +71,7 @@ fn optimum(place: &Deployment, demand: [u64; 4]) -> f64 {
 
 /// Sends to one service until it is told to end: what is promised, and as much besides as is asked for.
 struct Sender {
+    service: &'static str,
     rate: Arc<AtomicU64>,
     ends: Arc<AtomicBool>,
     /// Whether the promise was kept at each request, and how many were answered.
@@ -123,7 +125,7 @@ impl Sender {
             let window = |ten: &[RequestId]| ten.iter().filter(|&id| misses.contains(id)).count() <= 3;
             (reserved.windows(10.min(reserved.len().max(1))).all(window), answered)
         };
-        Self { rate, ends, thread: std::thread::spawn(send) }
+        Self { service, rate, ends, thread: std::thread::spawn(send) }
     }
 
     fn all(daemon: &Daemon, rates: [u64; 4]) -> Vec<Self> {
@@ -133,15 +135,15 @@ impl Sender {
     /// Ends them all, and holds what became of it against the promises.
     fn end(all: Vec<Self>, listener: &mut Listener) {
         all.iter().for_each(|one| one.ends.store(true, Ordering::Relaxed));
-        for (name, one) in NAMES.into_iter().zip(all) {
+        for one in all {
             let (kept, answered) = one.thread.join().expect("each request was answered once");
             assert!(answered > 0);
-            listener.kept_or_told(name, kept, &answered);
+            listener.kept_or_told(one.service, kept, &answered);
         }
     }
 }
 
-fn set(all: &[Sender], rates: [u64; 4]) {
+fn set<const N: usize>(all: &[Sender], rates: [u64; N]) {
     all.iter().zip(rates).for_each(|(one, rate)| one.rate.store(rate, Ordering::Relaxed));
 }
 
@@ -150,7 +152,7 @@ fn placement(daemon: &Daemon) -> Value {
 }
 
 /// Waits until what is served is the plan for about `demand`, or gains too little by it; its accuracy.
-fn settled(daemon: &Daemon, demand: [u64; 4]) -> f64 {
+fn settled<const N: usize>(daemon: &Daemon, demand: [u64; N]) -> f64 {
     let near = |told: &Value| {
         let near = |(one, rate): (&Value, u64)| {
             let expected = one["expected_per_s"].as_f64().unwrap_or(0.0);
@@ -319,40 +321,6 @@ fn what_looks_for_a_plan_may_stand_still_or_die() {
         std::fs::metadata(Path::new("/proc").join(stopped.as_raw_nonzero().to_string())).is_err(),
         "it is killed"
     );
-}
-
-#[test]
-fn a_worker_that_is_lost_for_good_is_done_without() {
-    let place = placed("follow", FIRST, "isolation = \"process\"\n");
-    let daemon = place.serve();
-    let mut listener = Listener::new(&daemon);
-    let senders = Sender::all(&daemon, FIRST);
-    settled(&daemon, FIRST);
-    let before = workers(&daemon);
-    assert_eq!(before.iter().sum::<u64>(), 8, "all devices are of use");
-    // One process is killed, and whatever is started in its place, until it is given up.
-    let (victim, others) = {
-        let all = eventually("all workers", || Some(working(&daemon)).filter(|all| all.len() == 8));
-        (all[0], all[1..].to_vec())
-    };
-    kill_process(victim, Signal::KILL).expect("it is there");
-    eventually("a device that is given up", || {
-        let given_up = placement(&daemon)["lost"] == serde_json::json!(["box"]);
-        let again = working(&daemon).into_iter().filter(|pid| !given_up && !others.contains(pid));
-        again.for_each(|pid| {
-            // It may have gone by itself.
-            let _ = kill_process(pid, Signal::KILL);
-        });
-        given_up.then_some(())
-    });
-    eventually("seven devices", || {
-        let status = daemon.status();
-        let services = status["services"].as_array().expect("services");
-        let count = |what: &str| services.iter().filter_map(|service| service[what].as_u64()).sum::<u64>();
-        (count("workers") == 7 && count("workers_alive") == 7).then_some(())
-    });
-    assert!(daemon.stderr().contains("has lost a worker for good"), "{}", daemon.stderr());
-    Sender::end(senders, &mut listener);
 }
 
 /// The processes of the workers.

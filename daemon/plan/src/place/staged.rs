@@ -282,7 +282,7 @@ impl Staged<'_> {
 }
 
 /// Of each class how many devices they have.
-fn used(placed: &[Placed], classes: usize) -> Vec<usize> {
+pub(super) fn used(placed: &[Placed], classes: usize) -> Vec<usize> {
     let mut used = vec![0; classes];
     placed.iter().for_each(|placed| used[placed.class] += placed.devices);
     used

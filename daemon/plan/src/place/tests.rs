@@ -2,7 +2,7 @@
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use rt_core::Span;
+use rt_core::{Instant, Span};
 
 use super::*;
 use crate::plan::ServicePlan;
@@ -364,14 +364,11 @@ fn while_it_is_served_nobody_comes_on_to_shared_devices_or_off_them() {
 fn who_stands_aside_holds_as_little_as_keeps_its_promise() {
     let site = site(ROOM);
     // Every second of 200 requests a second must be served, of which a device serves 500.
-    let [aside] = &site.asides(0).expect("it is profiled")[..] else { panic!("one class is not shared") };
-    assert_eq!((aside.placed.class, aside.placed.devices), (0, 1));
-    let config = load(&aside.text);
-    assert_eq!(
-        config.services[0].candidates.as_ref().and_then(|of| of.placed.clone()),
-        Some(aside.placed.clone())
-    );
-    assert!(site.asides(1).expect("it is profiled").is_empty(), "it is on shared devices alone");
+    let asides = |service: usize| site.asides(service, Instant::ZERO).expect("it is profiled").0;
+    let [aside] = &asides(0)[..] else { panic!("one class is not shared") };
+    assert_eq!((aside.placed[0].class, aside.placed[0].devices), (0, 1));
+    assert_eq!(load(&aside.text).services[0].places(), Some(aside.placed.clone()));
+    assert!(asides(1).is_empty(), "it is on shared devices alone");
 }
 
 #[test]

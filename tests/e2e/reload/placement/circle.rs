@@ -1,4 +1,4 @@
-//! Services that each wait for the other's device.
+//! Services and pipelines that each wait for the other's device.
 
 use super::apart::box_of;
 use super::*;
@@ -18,9 +18,43 @@ fn three_classes() -> String {
     format!("{}{}", box_of(&[("good", 1), ("fair", 1), ("spare", 1)], ""), services.concat())
 }
 
+/// The same with `b` as the first stage of a pipeline, and `a` that cannot be on the third, so that the pipeline has to make room.
+fn staged() -> String {
+    let (a, b) = three_classes()
+        .split_once("[[service]]\nname = \"b\"")
+        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        .expect("both");
+    let (declared, runs) = b.split_once("handover").expect("what runs it");
+    let (runs, stream) = runs.split_once("[[service.stream]]").expect("a stream");
+    let runs = runs.replace("[service.simulated]", "[pipeline.stage.simulated]");
+    let a = a.replace(", spare = [\"40ms\"]", "").replacen(
+        "[[placement.class]]",
+        "[[placement.class]]\nname = \"rest\"\nengine = \"simulated\"\ncount = 1\n[[placement.class]]",
+        1,
+    );
+    format!(
+        "{a}[[pipeline]]\nname = \"b\"{declared}[[pipeline.stream]]{stream}[[pipeline.stage]]\nname = \"x\"\nhandover{runs}\
+         [[pipeline.stage]]\nname = \"y\"\nafter = \"x\"\nhandover = \"0ms\"\nmax-batch = 1\n\
+         adapter = {{ inputs.input = {{ pass = \"source.input\" }} }}\n\
+         simulated = {{ input = 4, output = 4, models = [{{ accuracy = 0.9, times = {{ rest = [\"2ms\"] }} }}] }}\n"
+    )
+}
+
 #[test]
 fn services_that_wait_for_each_other_make_room_by_a_device_that_is_free() {
-    let place = Deployment::new(three_classes());
+    make_room(three_classes(), "stands aside until others have moved");
+}
+
+#[test]
+fn a_pipeline_makes_room_with_all_of_its_stages() {
+    let served = make_room(staged(), "b stands aside until others have moved");
+    let y = &served["pipeline"][0]["stage"][1];
+    assert_eq!(y["simulated"]["times"][0].as_str(), Some("2ms"), "{y}");
+}
+
+/// What is served when both are where the other was.
+fn make_room(file: String, aside: &str) -> toml::Table {
+    let place = Deployment::new(file);
     place.succeed(&["profile", "--quick", "--samples", "10"]);
     place.set_bounds_by(|usual| usual * 5 / 4);
     let path = place.config();
@@ -32,7 +66,7 @@ fn services_that_wait_for_each_other_make_room_by_a_device_that_is_free() {
     eventually("both where the other was", || {
         let told = daemon.stderr();
         pause(Duration::from_millis(100));
-        let all = ["stands aside until others have moved", "a has moved", "b has moved"];
+        let all = [aside, "a has moved", "b has moved"];
         all.iter().all(|line| told.contains(line)).then_some(())
     });
     let aside = daemon.stderr().lines().find(|line| line.contains("stands aside")).map(str::to_owned);
@@ -40,8 +74,9 @@ fn services_that_wait_for_each_other_make_room_by_a_device_that_is_free() {
     Sender::end(senders, &mut listener);
     let served = std::fs::read_to_string(kept(&place)).expect("what is served is kept");
     let served: toml::Table = toml::from_str(&served).expect("TOML");
-    let times =
-        |service: usize| served["service"][service]["simulated"]["times"][0].as_str().map(str::to_owned);
-    assert_ne!(times(0), Some("40ms".to_owned()), "nobody is left on what is spare");
-    assert_ne!(times(1), Some("40ms".to_owned()));
+    let stages = served.get("pipeline").map(|all| &all[0]["stage"]).into_iter().filter_map(|all| all.get(0));
+    for runs in served["service"].as_array().expect("services").iter().chain(stages) {
+        assert_ne!(runs["simulated"]["times"][0].as_str(), Some("40ms"), "nobody is left on what is spare");
+    }
+    served
 }

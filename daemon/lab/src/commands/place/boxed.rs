@@ -18,6 +18,8 @@ use super::picture::picture;
 use super::told::Told;
 use super::trial::Trial;
 
+/// Where to stand aside is looked for in that part of the limit.
+const ASIDES: u64 = 4;
 /// How long what comes is counted.
 const COUNTED: Span = Span::from_millis(2_000);
 
@@ -61,7 +63,7 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
     let wonder = if args.text.is_some() { Span::ZERO } else { limit };
     let mut told = Told::new(&site, &placement, took, wonder)?;
     if args.text.is_some() {
-        told = told.with_asides(&site)?;
+        told = told.with_asides(&site, clock::now() + Span::from_nanos(limit.as_nanos() / ASIDES))?;
     }
     if let Some(length) = args.simulate {
         let length = Span::from_nanos(length.as_nanos() as u64);

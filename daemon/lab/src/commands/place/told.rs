@@ -7,7 +7,7 @@ use rt_core::{Instant, Span};
 use serde::Serialize;
 use weir_os::clock;
 use weir_os::pipe::say;
-use weir_plan::config::ServiceConfig;
+use weir_plan::config::{Placed, ServiceConfig};
 use weir_plan::place::{PROVEN, Placement, Reason, Site, Spot, Violated};
 use weir_plan::plan::ServicePlan;
 
@@ -37,21 +37,29 @@ pub(super) struct Told {
     #[serde(skip_serializing_if = "Option::is_none")]
     factor_bound: Option<f64>,
     configuration: Option<String>,
-    /// Where services that change may stand aside while others move, as the daemon asks.
+    /// Where what changes may stand aside while others move, as the daemon asks, and whether there was no time to find all such places.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     asides: Vec<StandsAside>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    more_asides: bool,
     /// What became of the demand in virtual time, where that was asked and there was time for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) trial: Option<Trial>,
 }
 
-/// Where a service may stand aside: on the fewest devices of a class that keep its promise.
+/// Where a service or a pipeline may stand aside: on the fewest devices that keep its promise, its own or those of each stage.
 #[derive(Serialize)]
 struct StandsAside {
     service: String,
+    on: Vec<OnClass>,
+    configuration: String,
+}
+
+/// So many devices of a class.
+#[derive(Serialize)]
+struct OnClass {
     class: String,
     devices: usize,
-    configuration: String,
 }
 
 /// What a promise costs.
@@ -117,21 +125,27 @@ impl Told {
             factor_bound: placement.factor.map(|(_, fails)| fails),
             configuration: placement.complete.as_ref().map(|complete| complete.text.clone()),
             asides: Vec::new(),
+            more_asides: false,
             trial: None,
         })
     }
 
-    /// The same with where those that change may stand aside, if there are several.
-    pub(super) fn with_asides(mut self, site: &Site) -> Result<Self> {
+    /// The same with where those that change may stand aside, if there are several, as far as that is found until `end`.
+    pub(super) fn with_asides(mut self, site: &Site, end: Instant) -> Result<Self> {
         let (changes, classes) = (&self.changes, &site.placement().classes);
         for (place, service) in site.config().services.iter().enumerate() {
             if changes.len() < 2 || !changes.contains(&service.name) {
                 continue;
             }
-            self.asides.extend(site.asides(place)?.into_iter().map(|aside| StandsAside {
+            let (asides, complete) = site.asides(place, end)?;
+            self.more_asides |= !complete;
+            let on = |placed: &Placed| OnClass {
+                class: classes[placed.class].name.clone(),
+                devices: placed.devices,
+            };
+            self.asides.extend(asides.into_iter().map(|aside| StandsAside {
                 service: service.name.clone(),
-                class: classes[aside.placed.class].name.clone(),
-                devices: aside.placed.devices,
+                on: aside.placed.iter().map(on).collect(),
                 configuration: aside.text,
             }));
         }

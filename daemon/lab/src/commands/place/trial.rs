@@ -1,6 +1,8 @@
 //! What a plan makes of the demand that it is for, and what is served of the same: the daemon's scheduler in virtual time, each batch
 //! as long as its bound.
 
+mod staged;
+
 use anyhow::Result;
 use rt_core::sharing::Device;
 use rt_core::{
@@ -15,6 +17,8 @@ use weir_os::clock;
 use weir_plan::config::ServiceConfig;
 use weir_plan::place::{Placement, Site};
 use weir_plan::plan::{Plan, ServicePlan};
+
+use staged::Staged;
 
 /// Requests that are simulated at most; of more demand that much less time is.
 const MOST: f64 = 20_000.0;
@@ -56,16 +60,15 @@ impl Trial {
     ) -> Result<Option<Self>> {
         let planned = placement.complete.as_ref().filter(|_| !placement.changes.is_empty());
         let Some(planned) = planned.map(|complete| &complete.plan) else { return Ok(None) };
-        // Pipelines are not played.
-        let services = || site.config().services.iter().zip(site.demand()).enumerate();
-        let played = || services().filter(|(_, (config, _))| config.stages.is_empty());
-        let whole: f64 = played().map(|(_, (_, demand))| demand).sum();
+        let services = || site.config().services.iter().zip(site.demand());
+        // A source is as much work as the requests that it becomes.
+        let requests = |config: &ServiceConfig| config.means().iter().sum::<f64>().max(1.0);
+        let whole: f64 = services().map(|(config, demand)| demand * requests(config)).sum();
         let seconds = length.as_secs_f64().min(MOST / whole.max(1e-9));
         let until = Instant::from_nanos((seconds * 1e9) as u64);
-        let mut came: Vec<Came> = vec![Vec::new(); services().count()];
-        for (place, (config, &demand)) in played() {
-            came[place] = arrivals(config, demand, until, place as u64);
-        }
+        let came = services().enumerate();
+        let came = came.map(|(place, (config, &demand))| arrivals(config, demand, until, place as u64));
+        let came: Vec<Came> = came.collect();
         let points = |fates: &[Fate]| points(site, fates);
         let Some(fates) = fates(planned, &came, end)? else { return Ok(None) };
         // What is served is no longer what it was planned as where a worker is lost, or the profile another one.
@@ -116,7 +119,7 @@ fn arrivals(config: &ServiceConfig, demand: f64, until: Instant, service: u64) -
 fn fates(plan: &Plan, came: &[Came], end: Instant) -> Result<Option<Vec<Fate>>> {
     let mut fates: Vec<Fate> = plan.services.iter().map(Fate::new).collect();
     let mut places: Vec<Vec<usize>> = Vec::new();
-    for (place, service) in plan.services.iter().enumerate().filter(|(_, of)| of.pipeline.is_none()) {
+    for (place, service) in plan.services.iter().enumerate() {
         // Those of a device together.
         let device = service.shared_device();
         let same =
@@ -177,6 +180,11 @@ fn run(
         return Ok(());
     }
     let plan = services[0];
+    if let Some(pipeline) = &plan.pipeline {
+        let mut staged = Staged::new((plan, pipeline), streams_of(plan), safe_mode)?;
+        drive(&mut staged, came, Order::Together, took, count)?;
+        return Ok(());
+    }
     let mut scheduler = Scheduler::new(config(&plan))?;
     let streams = streams_of(plan).into_iter().map(|spec| scheduler.add_stream(Instant::ZERO, spec));
     let streams = streams.collect::<Result<_, _>>()?;
@@ -208,7 +216,7 @@ fn streams_of(plan: &ServicePlan) -> Vec<StreamSpec> {
 fn points(site: &Site, fates: &[Fate]) -> f64 {
     let services = site.config().services.iter().zip(site.demand()).zip(fates);
     let placed = services.filter_map(|((config, &demand), fate)| {
-        let weight = demand * config.candidates.as_ref()?.value;
+        let weight = demand * config.worth()?.1;
         (fate.all > 0).then(|| (weight, weight * 100.0 * fate.right / fate.all as f64))
     });
     let (weight, right) = placed.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
@@ -240,7 +248,15 @@ impl Observer for Count<'_> {
         let (fate, served) = (&mut self.fates[place], request.outcome == Outcome::Served);
         fate.all += 1;
         if served {
-            fate.right += self.plan.services[place].variants[request.variant].spec.accuracy;
+            let plan = &self.plan.services[place];
+            fate.right += match &plan.pipeline {
+                None => plan.variants[request.variant].spec.accuracy,
+                // Right to the end; a stage that is placed has one model.
+                Some(pipeline) => {
+                    let stages = pipeline.stages.iter().map(|stage| stage.runs.spec.accuracy);
+                    plan.config.accuracy_of(&stages.collect::<Vec<_>>())
+                }
+            };
         }
         if let Some(misses) = fate.misses.get_mut(stream) {
             misses.record(served);

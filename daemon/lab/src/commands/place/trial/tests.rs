@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weir_plan::config::Config;
 use weir_plan::models::resolve_models;
 use weir_plan::place::measured;
-use weir_plan::profile::{Entry, Fingerprint, Profile};
+use weir_plan::profile::{Entry, Fingerprint, Profile, Work};
 
 use super::*;
 
@@ -32,6 +32,22 @@ fn text() -> String {
     )
 }
 
+/// The same with `b` as a pipeline: each of its sources becomes one request of the second stage on average, and two at most.
+fn staged() -> String {
+    let text = text().replace("[[service]]", "[[service]]\nclasses = [\"own\"]");
+    let (others, _) = text.rsplit_once("[[service]]").expect("it is the last");
+    let runs = "handover = \"0ms\"\nmax-batch = 1\nsimulated = { input = 4, output = 4, models = [\
+                { accuracy = 0.6, times = { own = [\"20ms\"] } }, { accuracy = 0.8, times = { own = [\"40ms\"] } }] }\n";
+    format!(
+        "{others}[[pipeline]]\nname = \"b\"\ndemand = 20.0\ndeadline = \"800ms\"\nguard = \"100ms\"\n\
+         [[pipeline.stream]]\nname = \"cam\"\nconstraints = [{{ any-miss = {{ m = 2, k = 5 }} }}]\n\
+         arrivals = [{{ periodic = {{ period = \"200ms\", jitter = \"50ms\" }} }}]\n\
+         [[pipeline.stage]]\nname = \"x\"\n{runs}\
+         [[pipeline.stage]]\nname = \"y\"\nafter = \"x\"\nfan-out = 2\nmean = 1.0\n{runs}\
+         adapter = {{ each = {{ scores = \"output\", threshold = 0.5 }}, inputs.input = {{ pass = \"source.input\" }} }}\n"
+    )
+}
+
 /// The box of a text, whose simulated models take as long as they say, for that demand.
 fn site(text: &str, demand: [f64; 2]) -> Site {
     let folder = tempfile::tempdir().expect("a folder");
@@ -40,11 +56,10 @@ fn site(text: &str, demand: [f64; 2]) -> Site {
     let config = Config::load_box(&path).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let all = measured(&config);
     let mut profile = Profile::new(Fingerprint::current());
-    for (service, specs) in all.services.iter().zip(resolve_models(&all).expect("simulated")) {
-        for (place, spec) in specs.iter().enumerate() {
-            let times = service.model.simulated_times(place).unwrap_or_default();
-            profile.put(Entry::of_simulated(spec, &times.iter().map(|time| time.bound).collect::<Vec<_>>()));
-        }
+    for subject in Work::new(&all, &resolve_models(&all).expect("simulated"), false).subjects {
+        let times: Vec<u64> = subject.times.iter().map(|time| time.bound).collect();
+        let (model, sha256) = (subject.timed.name, subject.timed.identity);
+        profile.put(Entry { model, sha256, ..Entry::of_simulated(&subject.spec, &times) });
     }
     let site = Site::of(config, profile).expect("a box");
     site.demanding(&BTreeMap::from([("a".to_owned(), demand[0]), ("b".to_owned(), demand[1])]))
@@ -108,6 +123,37 @@ fn those_of_a_device_are_tried_together() {
     assert!(placement.complete.is_some(), "{:?}", placement.reason);
     let trial = tried(&site(&shared, demand), &placement).expect("there is time");
     assert!((trial.planned - 60.0).abs() < 1e-9 && trial.broken.is_empty(), "{trial:?}");
+}
+
+/// Of what is asked much there is the better model: so a pipeline is judged as a service is, by what is right to the end.
+#[test]
+fn pipelines_are_tried_too() {
+    let (much, little) = ([10.0, 40.0], [60.0, 4.0]);
+    let first = written(&planned(&staged(), little));
+    let swapped = planned(&first, much);
+    assert_eq!(swapped.changes, ["a", "b"]);
+    let trial = tried(&site(&first, much), &swapped).expect("there is time");
+    assert!(trial.planned > trial.present.expect("it is served") && trial.broken.is_empty(), "{trial:?}");
+    assert!((1_250..1_700).contains(&trial.requests), "fifty a second for thirty: {trial:?}");
+    let worse = tried(&site(&first, little), &swapped).expect("there is time");
+    assert!(worse.planned < worse.present.expect("it is served"), "{worse:?}");
+    let again = tried(&site(&first, much), &swapped).expect("there is time");
+    assert_eq!(
+        (again.planned, again.present),
+        (trial.planned, trial.present),
+        "the same arrivals and results"
+    );
+}
+
+/// Nothing is lost where all fits by far: what is right is what the two models are together.
+#[test]
+fn a_source_is_right_where_all_stages_are() {
+    let demand = [1.0, 1.0];
+    let text = staged().replace(", { accuracy = 0.8, times = { own = [\"40ms\"] } }] }", "] }");
+    let trial = tried(&site(&text, demand), &planned(&text, demand)).expect("there is time");
+    let service = planned(&text, demand).spots[0].as_ref().map(|spot| spot.accuracy).expect("it is placed");
+    let sure = (service + 36.0) / 2.0;
+    assert!((trial.planned - sure).abs() < 5.0 && trial.broken.is_empty(), "{trial:?} for {sure}");
 }
 
 #[test]

@@ -1,0 +1,135 @@
+//! Tests of what is served in place of the file: who moved, who stands aside, and what has gone.
+
+use super::*;
+
+const PRESENT: &str = r#"# ours
+[[placement.class]]
+name = "gpu"
+gpu = [0, 1]
+[[placement.class]]
+name = "cpu"
+count = 2
+
+[[service]]
+name = "a"   # the first
+model = "small"
+cores = [1]
+deadline = "65ms"
+[[service.stream]]
+name = "s"
+
+[[service]]
+name = "b"
+classes = ["gpu", "cpu"]
+simulated = { times = ["2ms"], input = 4, models = [{ accuracy = 0.5, times = { gpu = ["2ms"], cpu = ["9ms"] } }] }
+workers = 2
+"#;
+
+#[test]
+fn who_moved_is_where_the_plan_has_it_and_nothing_else_changes() {
+    let next = PRESENT
+        .replace("cores = [1]", "cores = [2, 3]\nvariants = [\"large\"]")
+        .replace("times = [\"2ms\"], input", "times = [\"9ms\"], input")
+        .replace("65ms", "never");
+    let text = |moved: &[&str]| mixed(PRESENT, &next, &moved.iter().copied().collect()).expect("TOML");
+    assert_eq!(text(&[]), PRESENT);
+    let first = text(&["a"]);
+    assert!(first.contains("cores = [2, 3]") && first.contains("variants = [\"large\"]"), "{first}");
+    assert!(
+        first.contains("# the first") && first.contains("65ms") && first.contains("times = [\"2ms\"], input"),
+        "{first}"
+    );
+    let both = text(&["a", "b"]);
+    assert!(both.contains("times = [\"9ms\"]") && both.contains("models = [{ accuracy = 0.5"), "{both}");
+    let error = mixed(PRESENT, &next, &["c"].into()).expect_err("no such service");
+    assert_eq!(error.to_string(), "service c is not in the plan");
+}
+
+#[test]
+fn who_stands_aside_is_on_the_devices_that_are_free() {
+    let text = on_units(PRESENT, "a", &[vec![3, 4]]).expect("TOML");
+    assert_eq!(text, PRESENT.replace("cores = [1]", "cores = [3, 4]"));
+    assert_eq!(on_units(PRESENT, "b", &[vec![]]).expect("TOML"), PRESENT, "where the class only counts");
+    assert!(on_units(PRESENT, "c", &[vec![1]]).is_err());
+}
+
+#[test]
+fn devices_come_and_go_with_those_who_name_them() {
+    let device = "[[device]]\nname = \"box\"\ncores = [4]\n";
+    let next = format!("{device}{}", PRESENT.replace("cores = [1]", "device = \"box\""));
+    let shared = mixed(PRESENT, &next, &["a"].into()).expect("TOML");
+    assert!(
+        shared.contains("name = \"box\"")
+            && shared.contains("device = \"box\"")
+            && !shared.contains("cores = [1]")
+    );
+    let back = mixed(&shared, PRESENT, &["a"].into()).expect("TOML");
+    assert!(!back.contains("box") && back.contains("cores = [1]"), "{back}");
+}
+
+#[test]
+fn a_device_that_has_gone_is_left_out_and_so_is_a_class_without_any() {
+    let gone = |class: &str, number| Gone { class: class.to_owned(), number };
+    let text = without(PRESENT, &[gone("gpu", Some(0)), gone("cpu", None)]).expect("TOML");
+    assert!(text.contains("gpu = [ 1]") || text.contains("gpu = [1]"), "{text}");
+    assert!(text.contains("count = 1"), "{text}");
+    let text = without(PRESENT, &[gone("cpu", None), gone("cpu", None)]).expect("TOML");
+    assert!(
+        !text.contains("\"cpu\"") && !text.contains("9ms") && text.contains("classes = [\"gpu\"]"),
+        "{text}"
+    );
+    assert!(without(PRESENT, &[gone("npu", None)]).is_err());
+}
+
+#[test]
+fn a_service_is_left_out_with_all_that_is_its_own() {
+    let text = without_services(PRESENT, &["a".to_owned()].into()).expect("TOML");
+    assert!(!text.contains("\"a\"") && !text.contains("service.stream") && text.contains("\"b\""), "{text}");
+}
+
+/// Two pipelines, of which one is on a device and stays there.
+const PIPELINE: &str = r#"
+[[device]]
+name = "box"
+[[pipeline]]
+name = "fixed"
+device = "box"
+[[pipeline]]
+name = "p"   # what sees
+deadline = "2s"
+[[pipeline.stage]]
+name = "x"
+model = "small"
+workers = 1
+gpu = [0]
+[[pipeline.stage]]
+name = "y"   # what reads
+after = "x"
+simulated = { times = ["2ms"], models = [{ accuracy = 0.5, times = { gpu = ["2ms"], cpu = ["9ms"] } }] }
+cores = [1]
+"#;
+
+#[test]
+fn a_pipeline_moves_with_all_of_its_stages() {
+    let next = PIPELINE
+        .replace("workers = 1\ngpu = [0]", "workers = 2\ngpu = [0, 3]")
+        .replace("\"small\"", "\"large\"")
+        .replace("times = [\"2ms\"], models", "times = [\"9ms\"], models")
+        .replace("cores = [1]", "cores = [2]")
+        .replace("2s", "never");
+    assert_eq!(mixed(PIPELINE, &next, &BTreeSet::new()).expect("TOML"), PIPELINE, "its device stays, too");
+    let moved = mixed(PIPELINE, &next, &["p"].into()).expect("TOML");
+    assert_eq!(moved, next.replace("never", "2s"));
+    let less = PIPELINE.replace("[[pipeline.stage]]\nname = \"y\"", "[[pipeline]]\nname = \"y\"");
+    let error = mixed(PIPELINE, &less, &["p"].into()).expect_err("a stage is missing");
+    assert_eq!(error.to_string(), "pipeline p has 1 stages in the plan, and 2");
+    let aside = on_units(PIPELINE, "p", &[vec![3], vec![4]]).expect("TOML");
+    assert_eq!(aside, PIPELINE.replace("gpu = [0]", "gpu = [3]").replace("cores = [1]", "cores = [4]"));
+}
+
+#[test]
+fn stages_may_be_written_in_a_line() {
+    let text = "[[pipeline]]\nname = \"p\"\nstage = [{ name = \"x\", cores = [1] }, { name = \"y\", cores = [2] }]\n";
+    let next = text.replace("[1]", "[3]");
+    assert_eq!(mixed(text, &next, &["p"].into()).expect("TOML"), next);
+}
