@@ -28,19 +28,26 @@ const CLASSES: u64 = 0xc1a55;
 /// Requests that can wait: more than are in time at any load that the base carries.
 const QUEUE: usize = 1 << 14;
 
+/// Up to how many requests a batch may hold, if that is less than all that wait: more take less time for each, fewer have more
+/// accurate variants in time.
+const SIZES: [usize; 7] = [1, 2, 3, 4, 8, 16, 32];
+
+/// In how many batches each worker answers what waits, at most, before they are of more requests.
+const WAVES: usize = 2;
+
 /// How batches are formed for tables of wishes.
 const MANNERS: [Manner; 2] = [Manner::Plain, Manner::Forming];
 
 /// How many requests the tables are tried on, round by round, and how many tables stay after each but the last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
-    pub(super) rounds: [(usize, usize); 2],
+    pub(super) rounds: [(usize, usize); 3],
     pub(super) last: usize,
 }
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { rounds: [(4_000, 24), (16_000, 8)], last: 100_000 }
+        Self { rounds: [(1_500, 96), (6_000, 24), (16_000, 8)], last: 100_000 }
     }
 }
 
@@ -75,12 +82,16 @@ impl<'a> Trial<'a> {
     pub(super) fn finalists(&self, kinds: Kinds) -> Result<Vec<(Expected, SelectTable)>, SelectionError> {
         let most = self.inputs.max_miss;
         let mut tables = Vec::new();
-        if kinds != Kinds::Prices {
-            tables.extend(self.inputs.wishing()?);
+        for sizes in self.inputs.limits() {
+            let limited = |table: SelectTable| table.in_batches(&sizes[..]);
+            if kinds != Kinds::Prices {
+                tables.extend(self.inputs.wishing(&sizes)?.into_iter().map(limited));
+            }
+            if kinds != Kinds::Wishes {
+                tables.extend(self.inputs.weighing(&sizes)?.into_iter().map(limited));
+            }
         }
-        if kinds != Kinds::Wishes && !self.inputs.classes.is_empty() {
-            tables.extend(self.inputs.weighing()?);
-        }
+        let mut tables = tables.into_iter().collect::<Result<Vec<_>, _>>()?;
         for (requests, stay) in self.effort.rounds {
             let worth = |table: SelectTable| {
                 let found = self.run(&table, requests)?;
@@ -244,11 +255,27 @@ impl Inputs {
         if classes.is_empty() { Ok(selector) } else { selector.for_classes(classes) }
     }
 
+    /// The most requests of a batch by how many wait: no limit, and some. Where more wait than each worker answers in [`WAVES`]
+    /// batches of so many, a batch has as many as that takes.
+    fn limits(&self) -> Vec<Vec<u8>> {
+        let wave = WAVES * self.workers;
+        let limit = |size: usize| (1..=self.batch * wave).map(|n| size.max(n.div_ceil(wave)) as u8).collect();
+        let sizes = SIZES.into_iter().filter(|&size| size <= self.batch);
+        std::iter::once(Vec::new()).chain(sizes.map(limit)).collect()
+    }
+
+    /// How many requests a batch of `n` that wait has at most, by such a limit.
+    fn taken(&self, n: usize, sizes: &[u8]) -> usize {
+        let limit =
+            sizes.get(n.min(sizes.len()).wrapping_sub(1)).map_or(self.batch, |&size| usize::from(size));
+        n.min(self.batch).min(limit)
+    }
+
     /// Tables of wishes by price, each formed for in each manner.
-    fn wishing(&self) -> Result<Vec<SelectTable>, SelectError> {
+    fn wishing(&self, sizes: &[u8]) -> Result<Vec<SelectTable>, SelectError> {
         let scale = 1.0 / self.variants[0].profile.bound(self.batch).as_secs_f64();
         let prices = (0..STEPS).map(|step| scale * STEP.powi(step));
-        let tables = prices.flat_map(|price| RISES.map(|rise| self.priced(price, rise)));
+        let tables = prices.flat_map(|price| RISES.map(|rise| self.priced(price, rise, sizes)));
         // Many prices make the same table.
         let mut tables: Vec<Vec<u8>> = tables.collect();
         tables.sort_unstable();
@@ -264,15 +291,16 @@ impl Inputs {
     }
 
     /// Tables of prices: each rises with what waits for a worker behind the batch, and falls with each worker that is free.
-    fn weighing(&self) -> Result<Vec<SelectTable>, SelectError> {
-        let most =
-            self.classes.iter().flat_map(|class| class.worth.worth.iter().copied()).fold(0.0, f64::max);
+    fn weighing(&self, sizes: &[u8]) -> Result<Vec<SelectTable>, SelectError> {
+        let alike = self.variants.iter().map(|variant| variant.accuracy).filter(|_| self.classes.is_empty());
+        let most = self.classes.iter().flat_map(|class| class.worth.worth.iter().copied());
+        let most = most.chain(alike).fold(0.0, f64::max);
         let scale = self.batch as f64 * most / self.variants[0].profile.bound(self.batch).as_secs_f64();
         let (rows, columns) =
             ((self.batch * (1 + 2 * self.workers)).min(MAX_ROWS), self.workers.min(MAX_FREE));
         let table = |step: i32, rise: f64, left: f64| {
             let price = |n: usize, free: usize| {
-                let behind = n.saturating_sub(self.batch) as f64 / self.workers as f64;
+                let behind = n.saturating_sub(self.taken(n, sizes)) as f64 / self.workers as f64;
                 let price = scale * STEP.powi(step) * left.powi(free as i32);
                 ((price * (1.0 + rise * behind)) as f32).min(MAX_PRICE)
             };
@@ -290,10 +318,10 @@ impl Inputs {
 
     /// Wishes for the variant whose right answers are worth most beyond its time, at `price` right answers for a
     /// second, row by row; the price rises by `rise` of itself for each request that waits for a worker behind the batch.
-    fn priced(&self, price: f64, rise: f64) -> Vec<u8> {
+    fn priced(&self, price: f64, rise: f64, sizes: &[u8]) -> Vec<u8> {
         let wish = |n: usize, bin: u64| {
             let slack = Span::from_nanos(self.bin().as_nanos() * bin);
-            let size = self.variants[0].profile.largest_within(slack, n.min(self.batch)).max(1);
+            let size = self.variants[0].profile.largest_within(slack, self.taken(n, sizes)).max(1);
             let behind = n.saturating_sub(size) as f64 / self.workers as f64;
             let price = price * (1.0 + rise * behind);
             let worth = |v: usize| {
