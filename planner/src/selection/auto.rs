@@ -123,7 +123,9 @@ impl Inputs {
         let learned = SelectTable::constant(0).in_manner(Manner::Learned);
         let mut all = vec![(By::Base, SelectTable::constant(0)), (By::Accurate, accurate)];
         all.extend(planned(Kinds::Wishes)?.into_iter().map(|(_, table)| (By::Tables, table)));
-        all.extend(planned(Kinds::Prices)?.into_iter().map(|(_, table)| (By::Prices, table)));
+        if !self.classes.is_empty() {
+            all.extend(planned(Kinds::Prices)?.into_iter().map(|(_, table)| (By::Prices, table)));
+        }
         all.extend(net.map(|_| (By::Learned, learned)));
         let tried = |(by, table): (By, SelectTable)| {
             let arrivals = Poisson::new(rate_per_s, CHOSEN).take(REQUESTS);
@@ -269,7 +271,7 @@ mod tests {
             max_miss: 1.0,
             classes: Vec::new(),
         };
-        let effort = Effort { rounds: [(1_000, 48), (2_000, 12), (6_000, 4)], last: 20_000 };
+        let effort = Effort { glance: (1_000, 24), rounds: [(2_000, 12), (6_000, 4)], last: 20_000 };
         let mut passed_over = 0;
         for part in [0.05, 0.1, 0.3] {
             let chosen = inputs.choose_with(part, None, effort).expect("in range");

@@ -41,13 +41,15 @@ const MANNERS: [Manner; 2] = [Manner::Plain, Manner::Forming];
 /// How many requests the tables are tried on, round by round, and how many tables stay after each but the last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
-    pub(super) rounds: [(usize, usize); 3],
+    /// Of tables that limit batches, which are many, before the others.
+    pub(super) glance: (usize, usize),
+    pub(super) rounds: [(usize, usize); 2],
     pub(super) last: usize,
 }
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { rounds: [(1_500, 96), (6_000, 24), (16_000, 8)], last: 100_000 }
+        Self { glance: (1_500, 96), rounds: [(4_000, 24), (16_000, 8)], last: 100_000 }
     }
 }
 
@@ -80,19 +82,27 @@ impl<'a> Trial<'a> {
 
     /// The best tables of such kinds, with what became of each; each variant that can carry the load among them.
     pub(super) fn finalists(&self, kinds: Kinds) -> Result<Vec<(Expected, SelectTable)>, SelectionError> {
+        let all = self.inputs.limits().into_iter().map(|sizes| self.inputs.of_kinds(kinds, &sizes));
+        let mut all = all.collect::<Result<Vec<_>, SelectError>>()?;
+        // Those without a limit are not to be crowded out by so many with one.
+        let limited = all.split_off(1).concat();
+        let Effort { glance, rounds, .. } = self.effort;
+        let mut tables = self.sifted(all.concat(), rounds)?;
+        tables.extend(self.sifted(self.sifted(limited, [glance])?, rounds)?);
+        let able = (1..self.inputs.variants.len()).filter(|&v| !self.inputs.is_hopeless(v, self.load));
+        let constant = able.map(|variant| SelectTable::constant(variant as u8));
+        let all = tables.into_iter().chain(constant.flat_map(in_manners));
+        all.map(|table| Ok((self.run(&table, self.effort.last)?, table))).collect()
+    }
+
+    /// Those that are worth most, round by round.
+    fn sifted(
+        &self,
+        mut tables: Vec<SelectTable>,
+        rounds: impl IntoIterator<Item = (usize, usize)>,
+    ) -> Result<Vec<SelectTable>, SelectionError> {
         let most = self.inputs.max_miss;
-        let mut tables = Vec::new();
-        for sizes in self.inputs.limits() {
-            let limited = |table: SelectTable| table.in_batches(&sizes[..]);
-            if kinds != Kinds::Prices {
-                tables.extend(self.inputs.wishing(&sizes)?.into_iter().map(limited));
-            }
-            if kinds != Kinds::Wishes {
-                tables.extend(self.inputs.weighing(&sizes)?.into_iter().map(limited));
-            }
-        }
-        let mut tables = tables.into_iter().collect::<Result<Vec<_>, _>>()?;
-        for (requests, stay) in self.effort.rounds {
+        for (requests, stay) in rounds {
             let worth = |table: SelectTable| {
                 let found = self.run(&table, requests)?;
                 Ok((found.right() - MISS * (found.missed - most).max(0.0), table))
@@ -102,10 +112,7 @@ impl<'a> Trial<'a> {
             tried.truncate(stay);
             tables = tried.into_iter().map(|(_, table)| table).collect();
         }
-        let able = (1..self.inputs.variants.len()).filter(|&v| !self.inputs.is_hopeless(v, self.load));
-        let constant = able.map(|variant| SelectTable::constant(variant as u8));
-        let all = tables.into_iter().chain(constant.flat_map(in_manners));
-        all.map(|table| Ok((self.run(&table, self.effort.last)?, table))).collect()
+        Ok(tables)
     }
 
     /// What becomes of them if `variant` is the only one.
@@ -255,12 +262,21 @@ impl Inputs {
         if classes.is_empty() { Ok(selector) } else { selector.for_classes(classes) }
     }
 
-    /// The most requests of a batch by how many wait: no limit, and some. Where more wait than each worker answers in [`WAVES`]
-    /// batches of so many, a batch has as many as that takes.
+    /// Tables of such kinds for batches of at most `sizes`.
+    fn of_kinds(&self, kinds: Kinds, sizes: &[u8]) -> Result<Vec<SelectTable>, SelectError> {
+        let mut tables = if kinds == Kinds::Prices { Vec::new() } else { self.wishing(sizes)? };
+        if kinds != Kinds::Wishes && !self.classes.is_empty() {
+            tables.extend(self.weighing()?);
+        }
+        tables.into_iter().map(|table| table.in_batches(sizes)).collect()
+    }
+
+    /// The most requests of a batch by how many wait: no limit, and, where requests are all alike, some. Where more wait than each
+    /// worker answers in [`WAVES`] batches of so many, a batch has as many as that takes.
     fn limits(&self) -> Vec<Vec<u8>> {
         let wave = WAVES * self.workers;
         let limit = |size: usize| (1..=self.batch * wave).map(|n| size.max(n.div_ceil(wave)) as u8).collect();
-        let sizes = SIZES.into_iter().filter(|&size| size <= self.batch);
+        let sizes = SIZES.into_iter().filter(|&size| size <= self.batch && self.classes.is_empty());
         std::iter::once(Vec::new()).chain(sizes.map(limit)).collect()
     }
 
@@ -291,16 +307,15 @@ impl Inputs {
     }
 
     /// Tables of prices: each rises with what waits for a worker behind the batch, and falls with each worker that is free.
-    fn weighing(&self, sizes: &[u8]) -> Result<Vec<SelectTable>, SelectError> {
-        let alike = self.variants.iter().map(|variant| variant.accuracy).filter(|_| self.classes.is_empty());
-        let most = self.classes.iter().flat_map(|class| class.worth.worth.iter().copied());
-        let most = most.chain(alike).fold(0.0, f64::max);
+    fn weighing(&self) -> Result<Vec<SelectTable>, SelectError> {
+        let most =
+            self.classes.iter().flat_map(|class| class.worth.worth.iter().copied()).fold(0.0, f64::max);
         let scale = self.batch as f64 * most / self.variants[0].profile.bound(self.batch).as_secs_f64();
         let (rows, columns) =
             ((self.batch * (1 + 2 * self.workers)).min(MAX_ROWS), self.workers.min(MAX_FREE));
         let table = |step: i32, rise: f64, left: f64| {
             let price = |n: usize, free: usize| {
-                let behind = n.saturating_sub(self.taken(n, sizes)) as f64 / self.workers as f64;
+                let behind = n.saturating_sub(self.batch) as f64 / self.workers as f64;
                 let price = scale * STEP.powi(step) * left.powi(free as i32);
                 ((price * (1.0 + rise * behind)) as f32).min(MAX_PRICE)
             };

@@ -73,6 +73,8 @@ impl Experiment {
                     return Err(refuse(format!("{field}.beside"), policy, reason));
                 }
                 shown.push(Dimension::Policy);
+            } else if table.interval {
+                return Err(refuse(format!("{field}.interval"), true, "must be beside a policy"));
             }
             self.check_shown(&field, &shown, &table.at)?;
         }
