@@ -151,7 +151,8 @@ impl Experiment {
         let rounded = |value: f64| (value * digits).round() / digits;
         let by = rounded(beside.better_by);
         let mut told = if by == 0.0 { "0".to_owned() } else { format!("{by:+}") };
-        if with_interval {
+        // Runs that are all alike tell nothing of it.
+        if with_interval && beside.in_runs.half_width > 1e-9 {
             told += &format!(" ± {}", rounded(beside.in_runs.half_width));
         }
         if self.policies.len() > 2 { format!("{told} {}", beside.rival.policy) } else { told }

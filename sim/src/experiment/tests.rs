@@ -280,6 +280,7 @@ fn how_far_a_difference_is_to_be_trusted_is_told_by_pairs_of_runs() {
     let view = "[[table]]\ntitle = \"T\"\nmeasure = \"misses\"\nrows = \"x\"\ncolumns = \"system\"\nbeside = \"fifo\"\n\
                 interval = true\n";
     let text = text("\"fifo\", \"lazy-drop\"", "", "\"poisson\"", "rate = [400]");
+    let text = text.replace("requests", "runs = 3\nrequests");
     let experiment = parse(&format!("{text}{view}")).expect("an experiment");
     let results = experiment.run(&|| {}).expect("results");
     let one = results.beside(Contender::Policy(crate::PolicyKind::Fifo), Quantity::Misses).remove(0);
