@@ -291,7 +291,7 @@ fn how_far_a_difference_is_to_be_trusted_is_told_by_pairs_of_runs() {
     let (own, rival) = (of(one.cell), of(one.rival));
     assert!(own.len() > 1 && own[0] != own[1], "{own:?}");
     let pairs: Vec<f64> = own.iter().zip(&rival).map(|(own, rival)| 100.0 * (rival - own)).collect();
-    let expected = crate::statistics::Estimate::of(&pairs);
+    let expected = Estimate::of(&pairs);
     assert!((one.in_runs.mean - one.better_by).abs() < 1e-9, "{one:?}");
     assert!((one.in_runs.half_width - expected.half_width).abs() < 1e-9, "{one:?}");
     let half = (expected.half_width * 100.0).round() / 100.0;
