@@ -294,6 +294,7 @@ fn selecting_a_variant_allocates_nothing() {
     let seen = caller.silently("selection by class", |c| c.load(P, 10_000));
     assert!(seen.served > 9_000, "{seen:?}");
     let prices = SelectTable::of_prices(1e9, 2, [0.0, 0.1, 1.0, 1e6]).expect("a table");
+    let prices = prices.in_batches([1, 2]).expect("at least 1 each");
     let priced = Selector::new(variants.clone(), [prices], LoadMonitor::default()).expect("valid");
     caller.scheduler.set_selector(Some(priced)).expect("made for it");
     let seen = caller.silently("selection by price", |c| c.load(P, 10_000));

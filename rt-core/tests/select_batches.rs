@@ -1,8 +1,9 @@
 //! What becomes of single batches where variants are selected: when the base answers, what is left out and what is given up.
 
 use rt_core::{
-    BatchView, Cause, Dispatch, Instant, LatencyProfile, LoadMonitor, Manner, Outcome, Scheduler,
-    SelectError, SelectTable, SelectTables, Selector, Shield, StreamSpec, Variant, Workers,
+    ArrivalBound, ArrivalCurve, BatchView, Cause, Constraint, ConstraintSet, Dispatch, Instant,
+    LatencyProfile, LoadMonitor, Manner, Outcome, Scheduler, SelectError, SelectTable, SelectTables,
+    Selector, Shield, StreamSpec, Variant, Workers,
 };
 
 use crate::harness::load::ns;
@@ -41,6 +42,40 @@ fn what_a_variant_is_too_late_for_is_left_out_of_a_batch_that_is_formed_for_it()
     };
     assert_eq!(formed(Manner::Plain), (vec![5, 15, 16], 0), "the base alone is soon enough");
     assert_eq!(formed(Manner::Forming), (vec![15, 16, 17], 1));
+}
+
+/// One worker, at most three at once, in 60: 10 with the base, 40 with the other variant, which takes one. Behind a batch three wait, of
+/// a stream that is promised nothing, or of one that must not miss.
+#[test]
+fn fewer_than_all_that_wait_are_taken_where_nothing_is_promised_and_no_worker_waits_for_more() {
+    let formed = |sizes: &[u8], promised: bool, dispatch| {
+        let profile = LatencyProfile::new(&[10; 3].map(ns)).expect("valid");
+        let workers = vec![Workers { count: 1, batch: 3, profile: profile.clone() }];
+        let base = rt_core::SchedulerConfig { workers, ..config(&[10], 1, 1, 60, dispatch) };
+        let better = LatencyProfile::new(&[ns(40)]).expect("valid");
+        let variants = vec![Variant { profile, accuracy: 0.5 }, Variant { profile: better, accuracy: 0.7 }];
+        let never = ConstraintSet::new(&[Constraint::any_miss(0, 1).expect("valid")]).expect("one");
+        let curve = ArrivalCurve::new(&[ArrivalBound::window(3, ns(400)).expect("valid")]).expect("one");
+        let spec = if promised { StreamSpec::promised(never, curve) } else { StreamSpec::best_effort() };
+        let mut scheduler = Scheduler::new(base).expect("a configuration");
+        let shield = Shield::new(&scheduler.config().workers[0], ns(60), spec.demand()).expect("in range");
+        scheduler.set_shield(Some(shield)).expect("made for it");
+        let table = SelectTable::constant(1).in_batches(sizes).expect("valid");
+        let selector = Selector::new(variants, [table], LoadMonitor::default()).expect("valid");
+        scheduler.set_selector(Some(selector)).expect("made for it");
+        let at = |t| Instant::ZERO + ns(t);
+        let id = scheduler.add_stream(at(0), spec).expect("room");
+        for token in 0..3 {
+            assert_eq!(scheduler.handle_arrival(at(0), rt_core::Arrival::new(id, token, at(0))), None);
+        }
+        while let rt_core::Action::Resolve(_) = scheduler.poll(at(0)) {}
+        (scheduler.batch(0).len(), scheduler.variant(0))
+    };
+    assert_eq!(formed(&[], false, Dispatch::Eager), (3, 0));
+    assert_eq!(formed(&[1], false, Dispatch::Eager), (1, 1));
+    assert_eq!(formed(&[1, 1, 2], false, Dispatch::Eager), (2, 0), "the other variant takes one");
+    assert_eq!(formed(&[1], true, Dispatch::Eager), (3, 0), "what is promised is not left waiting");
+    assert_eq!(formed(&[1], false, Dispatch::FullOrLatest), (3, 0));
 }
 
 /// One worker, 10 and 14 with the base, 8 and 11 with the better variant. Of two that wait the first has 12 left: the variant could answer

@@ -80,7 +80,7 @@ const PLANNED: &str = r#"
 const TABLES: &str = r#"{ "weir_select": 1, "inputs_sha256": "00", "window_ns": 500000000, "tables": [
     { "rate_per_s": 10.5, "bin_ns": 1000000, "wishes": [[0, 1, 2], [0, 0, 1]] },
     { "rate_per_s": 20.0, "bin_ns": 1000000, "wishes": [[0, 1]] },
-    { "rate_per_s": 30.0, "prices": [[1.5, 0.25], [2e3, 0]] } ] }"#;
+    { "rate_per_s": 30.0, "prices": [[1.5, 0.25], [2e3, 0]], "sizes": [1, 1, 2] } ] }"#;
 const TRACE: &str = "time,who\n0.5,a\n0.75,b\n1e1,a\n10.25,b\n";
 const PICTURES: &[u8] = &[0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 255, 51, 0];
 const LABELS: &[u8] = &[0, 0, 8, 1, 0, 0, 0, 2, 1, 0];

@@ -28,19 +28,28 @@ const CLASSES: u64 = 0xc1a55;
 /// Requests that can wait: more than are in time at any load that the base carries.
 const QUEUE: usize = 1 << 14;
 
+/// Up to how many requests a batch may hold, if that is less than all that wait: more take less time for each, fewer have more
+/// accurate variants in time.
+const SIZES: [usize; 7] = [1, 2, 3, 4, 8, 16, 32];
+
+/// In how many batches each worker answers what waits, at most, before they are of more requests.
+const WAVES: usize = 2;
+
 /// How batches are formed for tables of wishes.
 const MANNERS: [Manner; 2] = [Manner::Plain, Manner::Forming];
 
 /// How many requests the tables are tried on, round by round, and how many tables stay after each but the last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
+    /// Of tables that limit batches, which are many, before the others.
+    pub(super) glance: (usize, usize),
     pub(super) rounds: [(usize, usize); 2],
     pub(super) last: usize,
 }
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { rounds: [(4_000, 24), (16_000, 8)], last: 100_000 }
+        Self { glance: (1_500, 96), rounds: [(4_000, 24), (16_000, 8)], last: 100_000 }
     }
 }
 
@@ -73,15 +82,27 @@ impl<'a> Trial<'a> {
 
     /// The best tables of such kinds, with what became of each; each variant that can carry the load among them.
     pub(super) fn finalists(&self, kinds: Kinds) -> Result<Vec<(Expected, SelectTable)>, SelectionError> {
+        let all = self.inputs.limits().into_iter().map(|sizes| self.inputs.of_kinds(kinds, &sizes));
+        let mut all = all.collect::<Result<Vec<_>, SelectError>>()?;
+        // Those without a limit are not to be crowded out by so many with one.
+        let limited = all.split_off(1).concat();
+        let Effort { glance, rounds, .. } = self.effort;
+        let mut tables = self.sifted(all.concat(), rounds)?;
+        tables.extend(self.sifted(self.sifted(limited, [glance])?, rounds)?);
+        let able = (1..self.inputs.variants.len()).filter(|&v| !self.inputs.is_hopeless(v, self.load));
+        let constant = able.map(|variant| SelectTable::constant(variant as u8));
+        let all = tables.into_iter().chain(constant.flat_map(in_manners));
+        all.map(|table| Ok((self.run(&table, self.effort.last)?, table))).collect()
+    }
+
+    /// Those that are worth most, round by round.
+    fn sifted(
+        &self,
+        mut tables: Vec<SelectTable>,
+        rounds: impl IntoIterator<Item = (usize, usize)>,
+    ) -> Result<Vec<SelectTable>, SelectionError> {
         let most = self.inputs.max_miss;
-        let mut tables = Vec::new();
-        if kinds != Kinds::Prices {
-            tables.extend(self.inputs.wishing()?);
-        }
-        if kinds != Kinds::Wishes && !self.inputs.classes.is_empty() {
-            tables.extend(self.inputs.weighing()?);
-        }
-        for (requests, stay) in self.effort.rounds {
+        for (requests, stay) in rounds {
             let worth = |table: SelectTable| {
                 let found = self.run(&table, requests)?;
                 Ok((found.right() - MISS * (found.missed - most).max(0.0), table))
@@ -91,10 +112,7 @@ impl<'a> Trial<'a> {
             tried.truncate(stay);
             tables = tried.into_iter().map(|(_, table)| table).collect();
         }
-        let able = (1..self.inputs.variants.len()).filter(|&v| !self.inputs.is_hopeless(v, self.load));
-        let constant = able.map(|variant| SelectTable::constant(variant as u8));
-        let all = tables.into_iter().chain(constant.flat_map(in_manners));
-        all.map(|table| Ok((self.run(&table, self.effort.last)?, table))).collect()
+        Ok(tables)
     }
 
     /// What becomes of them if `variant` is the only one.
@@ -244,11 +262,36 @@ impl Inputs {
         if classes.is_empty() { Ok(selector) } else { selector.for_classes(classes) }
     }
 
+    /// Tables of such kinds for batches of at most `sizes`.
+    fn of_kinds(&self, kinds: Kinds, sizes: &[u8]) -> Result<Vec<SelectTable>, SelectError> {
+        let mut tables = if kinds == Kinds::Prices { Vec::new() } else { self.wishing(sizes)? };
+        if kinds != Kinds::Wishes && !self.classes.is_empty() {
+            tables.extend(self.weighing()?);
+        }
+        tables.into_iter().map(|table| table.in_batches(sizes)).collect()
+    }
+
+    /// The most requests of a batch by how many wait: no limit, and, where requests are all alike, some. Where more wait than each
+    /// worker answers in [`WAVES`] batches of so many, a batch has as many as that takes.
+    fn limits(&self) -> Vec<Vec<u8>> {
+        let wave = WAVES * self.workers;
+        let limit = |size: usize| (1..=self.batch * wave).map(|n| size.max(n.div_ceil(wave)) as u8).collect();
+        let sizes = SIZES.into_iter().filter(|&size| size <= self.batch && self.classes.is_empty());
+        std::iter::once(Vec::new()).chain(sizes.map(limit)).collect()
+    }
+
+    /// How many requests a batch of `n` that wait has at most, by such a limit.
+    fn taken(&self, n: usize, sizes: &[u8]) -> usize {
+        let limit =
+            sizes.get(n.min(sizes.len()).wrapping_sub(1)).map_or(self.batch, |&size| usize::from(size));
+        n.min(self.batch).min(limit)
+    }
+
     /// Tables of wishes by price, each formed for in each manner.
-    fn wishing(&self) -> Result<Vec<SelectTable>, SelectError> {
+    fn wishing(&self, sizes: &[u8]) -> Result<Vec<SelectTable>, SelectError> {
         let scale = 1.0 / self.variants[0].profile.bound(self.batch).as_secs_f64();
         let prices = (0..STEPS).map(|step| scale * STEP.powi(step));
-        let tables = prices.flat_map(|price| RISES.map(|rise| self.priced(price, rise)));
+        let tables = prices.flat_map(|price| RISES.map(|rise| self.priced(price, rise, sizes)));
         // Many prices make the same table.
         let mut tables: Vec<Vec<u8>> = tables.collect();
         tables.sort_unstable();
@@ -290,10 +333,10 @@ impl Inputs {
 
     /// Wishes for the variant whose right answers are worth most beyond its time, at `price` right answers for a
     /// second, row by row; the price rises by `rise` of itself for each request that waits for a worker behind the batch.
-    fn priced(&self, price: f64, rise: f64) -> Vec<u8> {
+    fn priced(&self, price: f64, rise: f64, sizes: &[u8]) -> Vec<u8> {
         let wish = |n: usize, bin: u64| {
             let slack = Span::from_nanos(self.bin().as_nanos() * bin);
-            let size = self.variants[0].profile.largest_within(slack, n.min(self.batch)).max(1);
+            let size = self.variants[0].profile.largest_within(slack, self.taken(n, sizes)).max(1);
             let behind = n.saturating_sub(size) as f64 / self.workers as f64;
             let price = price * (1.0 + rise * behind);
             let worth = |v: usize| {

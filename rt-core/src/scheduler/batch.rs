@@ -40,6 +40,8 @@ pub(crate) struct View<'a> {
     pub(crate) apart: bool,
     /// The most requests that the batch may hold, given how many mandatory ones there are to choose from.
     pub(crate) most: usize,
+    /// The most that it is to hold, where nothing is promised for anything that waits; see [`crate::SelectTable::most`].
+    pub(crate) limit: usize,
 }
 
 impl<'a> View<'a> {
@@ -58,6 +60,7 @@ impl<'a> View<'a> {
             whole: false,
             apart: false,
             most,
+            limit: usize::MAX,
         }
     }
 
@@ -176,7 +179,8 @@ impl BatchPlanner {
         }
         let queue = view.waiting.class(MANDATORY);
         let rest = queue.len().saturating_sub(self.first_mandatory(view));
-        let size = self.size(view, if spread { full } else { view.most.max(full) }, rest);
+        let most = if spread { full } else { view.most.max(full).min(view.limit) };
+        let size = self.size(view, most, rest);
         self.take_mandatory(view, size);
         if self.taken == 0 || !view.apart {
             self.fill(view, size);

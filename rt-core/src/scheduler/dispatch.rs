@@ -271,8 +271,8 @@ impl Scheduler {
         if self.shield.is_some() {
             self.look_for_lull();
         }
-        let variant = if skip.is_none() { self.formed_for(now, worker) } else { 0 };
-        match self.first_in_line(now, worker, variant).filter(|_| skip.is_none()) {
+        let form = if skip.is_none() { self.formed_for(now, worker) } else { (0, usize::MAX) };
+        match self.first_in_line(now, worker, form).filter(|_| skip.is_none()) {
             Some((class, count)) => {
                 let batch = self.pool.batch_mut(worker);
                 self.waiting.take_first(class, count, |request| {
@@ -282,7 +282,7 @@ impl Scheduler {
                     batch.push(*request);
                 });
             }
-            None => self.choose(now, worker, skip.unwrap_or_default(), variant),
+            None => self.choose(now, worker, skip.unwrap_or_default(), form),
         }
         self.note_clear();
         self.begin_batch(now, worker)
@@ -335,8 +335,8 @@ impl Scheduler {
     /// come first, of the only class that waits or mandatory ones enough for a full batch, are all in time, and none of
     /// those left would be late for the next. It is what the planner would choose.
     #[inline]
-    fn first_in_line(&self, now: Instant, worker: WorkerId, variant: usize) -> Option<(usize, usize)> {
-        let (kind, most) = self.formed_as(now, worker, variant);
+    fn first_in_line(&self, now: Instant, worker: WorkerId, form: (usize, usize)) -> Option<(usize, usize)> {
+        let (kind, most) = self.formed_as(now, worker, form);
         let (class, count, time) = match self.waiting.only_class() {
             Some(class) if class != MANDATORY => {
                 let all = self.waiting.len().min(most);
@@ -361,10 +361,10 @@ impl Scheduler {
         (plain && !(self.planner.spreads() && chosen())).then_some((class, count))
     }
 
-    /// What the batch of `worker` is formed as for a variant, and the most that it may hold.
+    /// What the batch of `worker` is formed as for a variant, and the most that it may hold, which is not above `limit`.
     #[inline(always)]
-    fn formed_as(&self, now: Instant, worker: WorkerId, variant: usize) -> (&Kind, usize) {
-        let most = self.most(now, worker);
+    fn formed_as(&self, now: Instant, worker: WorkerId, (variant, limit): (usize, usize)) -> (&Kind, usize) {
+        let most = self.most(now, worker).min(limit);
         match self.selection.kind(variant) {
             Some(kind) => (kind, most.min(kind.workers.profile.max_batch())),
             None => (self.pool.kind(worker), most),
@@ -380,12 +380,12 @@ impl Scheduler {
 
     /// Has the planner choose the batch.
     #[inline(never)]
-    fn choose(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>, variant: usize) {
+    fn choose(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>, form: (usize, usize)) {
         let (closed, whole, apart) = (!self.config.background, self.keeps_whole(), self.keeps_apart(now));
-        let (_, most) = self.formed_as(now, worker, variant);
-        let kind = self.selection.kind(variant).unwrap_or_else(|| self.pool.kind(worker));
+        let (_, most) = self.formed_as(now, worker, form);
+        let kind = self.selection.kind(form.0).unwrap_or_else(|| self.pool.kind(worker));
         let plain = View::new(now, &self.pool, worker, &self.waiting);
-        let view = View { kind, skip, closed, whole, apart, most, ..plain };
+        let view = View { kind, skip, closed, whole, apart, most, limit: form.1, ..plain };
         self.planner.plan(&view);
         let (batch, given_up) = (self.pool.batch_mut(worker), &mut self.given_up);
         self.planner.carry_out(

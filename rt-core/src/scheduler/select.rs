@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use super::pool::{Kind, State};
 use super::queue::{DEMOTED, MANDATORY, OPTIONAL};
 use super::{Action, Scheduler, WorkerId};
+use crate::admission::Dispatch;
 use crate::select::{BatchView, SelectError, SelectTables, Selector, Variant, WEIGHED};
 use crate::time::{Instant, Span};
 use crate::workers::Workers;
@@ -21,6 +22,13 @@ pub(super) struct Selection {
 impl Selection {
     fn is_sparing(&mut self, now: Instant) -> bool {
         self.selector.as_mut().is_some_and(|selector| selector.is_sparing(now))
+    }
+
+    /// Whether anything but the base in batches of all that waits may be formed for.
+    #[inline]
+    fn shapes(&mut self, now: Instant, waiting: usize) -> bool {
+        let Some(selector) = &mut self.selector else { return false };
+        selector.is_forming(now) || selector.most(now, waiting) < waiting
     }
 
     /// What a batch is formed as that is formed for `variant`; `None` for the base.
@@ -100,27 +108,45 @@ impl Scheduler {
         }
     }
 
-    /// The variant that the batch which `worker` takes at `now` is formed for: the base, 0, unless nothing is promised for
-    /// anything that waits, a table wishes for another one so, and the shield lets that run for what is due last. No promise
-    /// rests on it: however it is formed, the batch takes the base no longer than a full one.
+    /// The variant that the batch which `worker` takes at `now` is formed for, and the most requests of it: the base, 0, and any
+    /// number, unless nothing is promised for anything that waits, a table wishes for another one so, and the shield lets that
+    /// run for what is due last, or a table limits batches. No promise rests on it: however it is formed, the batch takes the
+    /// base no longer than a full one, and what it leaves is promised nothing.
     #[inline]
-    pub(super) fn formed_for(&mut self, now: Instant, worker: WorkerId) -> usize {
-        let forms = self.selection.selector.as_mut().is_some_and(|selector| selector.is_forming(now));
-        if forms { self.formed_for_wish(now, worker).unwrap_or(0) } else { 0 }
+    pub(super) fn formed_for(&mut self, now: Instant, worker: WorkerId) -> (usize, usize) {
+        if self.selection.shapes(now, self.waiting.len()) {
+            self.formed_for_wish(now, worker)
+        } else {
+            (0, usize::MAX)
+        }
     }
 
     #[inline(never)]
-    fn formed_for_wish(&mut self, now: Instant, worker: WorkerId) -> Option<usize> {
+    fn formed_for_wish(&mut self, now: Instant, worker: WorkerId) -> (usize, usize) {
         let chosen_otherwise = self.planner.spreads() || !self.config.background || self.guest.is_some();
-        if chosen_otherwise || !self.waiting.class(MANDATORY).is_empty() || !self.may_prolong(now) {
-            return None;
+        let promised = !self.waiting.class(MANDATORY).is_empty();
+        let waiting = self.waiting.len();
+        match &mut self.selection.selector {
+            Some(selector) if !chosen_otherwise && !promised => {
+                let (forming, most) = (selector.is_forming(now), selector.most(now, waiting));
+                if !self.may_prolong(now) {
+                    return (0, usize::MAX);
+                }
+                // Where a worker waits for a full batch, what is left over would wait for one again.
+                let most = if self.config.dispatch == Dispatch::Eager { most } else { usize::MAX };
+                (if forming { self.formed_as_wished(now, worker, most).unwrap_or(0) } else { 0 }, most)
+            }
+            _ => (0, usize::MAX),
         }
+    }
+
+    fn formed_as_wished(&mut self, now: Instant, worker: WorkerId, most: usize) -> Option<usize> {
         let ends = [DEMOTED, OPTIONAL].map(|class| self.waiting.class(class));
         let ends = ends.into_iter().filter_map(|queue| Some((queue.first()?, queue.get(queue.len() - 1)?)));
         let ends = ends.map(|(first, last)| (first.deadline, last.deadline));
         let (first, last) = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
         let [first, last] = [first, last].map(|due| (due - self.reserve).since(now));
-        let size = self.waiting.len().min(self.pool.kind(worker).workers.batch);
+        let size = self.waiting.len().min(self.pool.kind(worker).workers.batch).min(most);
         let view = BatchView::alike(now, size, self.waiting.len() - size, first);
         let wish = self.selection.selector.as_mut()?.forms(&view)?;
         let least = self.selection.kind(wish)?.workers.profile.bound(1);

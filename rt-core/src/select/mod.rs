@@ -63,7 +63,7 @@ impl Variant {
 pub struct Selector {
     variants: Box<[Variant]>,
     rule: Box<dyn VariantSelector>,
-    /// All that it wishes for is plain, as its tables are: then it is not asked for that.
+    /// All that it wishes for is plain, as its tables are, and batches are not limited: then it is not asked for that.
     plain: bool,
     /// Up to how many requests a second, if it is sparing.
     sparing: Option<f64>,
@@ -181,6 +181,12 @@ impl Selector {
     #[inline]
     pub(crate) fn is_forming(&mut self, now: Instant) -> bool {
         self.sparing.is_none() && self.manner(now) == Manner::Forming
+    }
+
+    /// The most requests that a batch may hold while so many wait, where nothing is promised for them: 1 at least.
+    #[inline]
+    pub(crate) fn most(&mut self, now: Instant, waiting: usize) -> usize {
+        if self.plain { usize::MAX } else { self.rule.most(now, waiting).max(1) }
     }
 
     /// The variant that a batch is formed for, if it is not the base, while batches are.

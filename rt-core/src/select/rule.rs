@@ -45,6 +45,12 @@ pub trait VariantSelector: fmt::Debug + Send + Sync + Boxed {
         Manner::Plain
     }
 
+    /// The most requests that a batch may hold which is started at `now`, while so many wait, where nothing is promised for any of
+    /// them. Not asked of who reads tables all of which are plain.
+    fn most(&mut self, _now: Instant, _waiting: usize) -> usize {
+        usize::MAX
+    }
+
     /// What a second of a worker's time costs this batch, in what an answer is worth, if variants are weighed by that.
     fn price(&mut self, _batch: &BatchView) -> Option<f64> {
         None
@@ -107,6 +113,10 @@ impl VariantSelector for TableRule {
         self.table(now).map_or(Manner::Plain, SelectTable::manner)
     }
 
+    fn most(&mut self, now: Instant, waiting: usize) -> usize {
+        self.table(now).map_or(usize::MAX, |table| table.most(waiting))
+    }
+
     fn price(&mut self, batch: &BatchView) -> Option<f64> {
         if !self.tables.are_mannered() {
             return None;
@@ -148,6 +158,10 @@ impl VariantSelector for MixedRule {
 
     fn manner(&mut self, now: Instant) -> Manner {
         self.tables.manner(now)
+    }
+
+    fn most(&mut self, now: Instant, waiting: usize) -> usize {
+        self.tables.most(now, waiting)
     }
 
     fn price(&mut self, batch: &BatchView) -> Option<f64> {

@@ -42,6 +42,8 @@ pub struct SelectTable {
     /// Instead of wishes, `bins` of them in a row.
     prices: Box<[f32]>,
     manner: Manner,
+    /// The most requests of a batch, by how many wait; none if there is no such limit.
+    sizes: Box<[u8]>,
 }
 
 impl SelectTable {
@@ -98,8 +100,22 @@ impl SelectTable {
     #[must_use]
     pub fn constant(wish: u8) -> Self {
         let (rate_per_s, wishes) = (f64::INFINITY, Box::new([wish]));
-        let prices = Box::default();
-        Self { rate_per_s, bin: MAX_SPAN, bins: 1, rows: 1, wishes, prices, manner: Manner::Plain }
+        let (prices, sizes) = (Box::default(), Box::default());
+        Self { rate_per_s, bin: MAX_SPAN, bins: 1, rows: 1, wishes, prices, manner: Manner::Plain, sizes }
+    }
+
+    /// The same with batches of at most `sizes`, where nothing is promised for anything that waits and no worker waits for
+    /// more: number `n`, from 0, where `n + 1` requests wait, the last one also for more; none for no such limit. What takes
+    /// fewer than all that wait has more time for each of them.
+    ///
+    /// # Errors
+    /// A size of 0, or more than 2^20 of them.
+    pub fn in_batches(self, sizes: impl Into<Box<[u8]>>) -> Result<Self, SelectError> {
+        let sizes = sizes.into();
+        range("number of batches", sizes.len() as u64, 0, MAX_CELLS)?;
+        let least = sizes.iter().min().map_or(1, |&size| u64::from(size));
+        range("requests of a batch", least, 1, u64::from(u8::MAX))?;
+        Ok(Self { sizes, ..self })
     }
 
     /// The same with another manner.
@@ -142,6 +158,20 @@ impl SelectTable {
     #[must_use]
     pub fn prices(&self) -> &[f32] {
         &self.prices
+    }
+
+    /// The most requests of a batch, by how many wait; none if there is no such limit.
+    #[must_use]
+    pub fn sizes(&self) -> &[u8] {
+        &self.sizes
+    }
+
+    /// The most requests of a batch where so many wait, at least 1.
+    #[must_use]
+    #[inline]
+    pub fn most(&self, waiting: usize) -> usize {
+        let place = waiting.clamp(1, self.sizes.len().max(1)) - 1;
+        self.sizes.get(place).map_or(usize::MAX, |&size| usize::from(size))
     }
 
     /// How many wishes or prices are in a row, at least 1.
@@ -215,6 +245,17 @@ mod tests {
         assert_eq!(new(1.0, 2, &[0.0; 3]), "3 prices: must be a multiple of 2, those in a row");
         assert_eq!(new(1.0, 2, &[0.0, f32::NAN]), "price[1] = NaN: must be in 0..=1000000000000");
         assert_eq!(new(1.0, 1, &[-0.5]), "price[0] = -0.5: must be in 0..=1000000000000");
+    }
+
+    #[test]
+    fn batches_are_limited_by_what_waits() {
+        let table = SelectTable::constant(1);
+        assert_eq!((table.most(0), table.most(9)), (usize::MAX, usize::MAX));
+        let table = table.in_batches([1, 1, 3]).expect("valid");
+        assert_eq!([0, 1, 2, 3, usize::MAX].map(|waiting| table.most(waiting)), [1, 1, 1, 3, 3]);
+        assert_eq!(table.sizes(), [1, 1, 3]);
+        let wrong = table.in_batches([1, 0]).expect_err("refused");
+        assert_eq!(alloc::format!("{wrong}"), "requests of a batch = 0 is outside 1..=255");
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub struct SelectTables {
     tables: Box<[SelectTable]>,
     /// Every wish is below.
     variants: usize,
-    /// Whether a wish of any of them is other than plain.
+    /// Whether a wish of any of them is other than plain, or its batches are limited.
     mannered: bool,
 }
 
@@ -34,7 +34,8 @@ impl SelectTables {
                 return Err(SelectError::Wish { table, index, wish, variants });
             }
         }
-        let mannered = tables.iter().any(|table| table.manner() != Manner::Plain);
+        let plain = |table: &SelectTable| table.manner() == Manner::Plain && table.sizes().is_empty();
+        let mannered = !tables.iter().all(plain);
         Ok(Self { tables, variants, mannered })
     }
 
@@ -50,7 +51,7 @@ impl SelectTables {
         self.variants
     }
 
-    /// Whether it matters which table is read for what its wishes mean.
+    /// Whether it matters which table is read for what its wishes mean, and for the size of batches.
     #[inline]
     pub(super) const fn are_mannered(&self) -> bool {
         self.mannered

@@ -46,7 +46,14 @@ pub(crate) fn tables(variants: usize, dice: &mut Dice) -> Vec<SelectTable> {
         Some(&manner) => table.in_manner(manner),
         None => prices(table.rate_per_s(), dice).0,
     };
-    tables.into_iter().map(in_manner).collect()
+    let mut tables: Vec<_> = tables.into_iter().map(in_manner).collect();
+    // Some in batches of at most so many.
+    for table in &mut tables {
+        let count = dice.within(0, 1) * dice.within(1, 6);
+        let sizes: Vec<u8> = (0..count).map(|_| dice.within(1, 5) as u8).collect();
+        *table = table.clone().in_batches(sizes).expect("at least 1 each");
+    }
+    tables
 }
 
 /// A table of any shape with any prices of time, from nothing to all that there may be, and these: row by row.

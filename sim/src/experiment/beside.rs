@@ -3,6 +3,7 @@
 use super::contender::Contender;
 use super::quantity::Quantity;
 use super::results::{Cell, Results};
+use crate::statistics::Estimate;
 
 /// How a policy fares in one cell, and who of the others fares best.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +17,9 @@ pub struct Beside<'a> {
     /// By how much the policy is better, in percent of the rival; of a quantity that is itself a share, in
     /// percentage points. Below 0 if it is worse.
     pub better_by: f64,
+    /// The same in the unit of `better_by`, run by run, where the quantity is a share: in each run both saw the same arrivals,
+    /// so that what differs between runs, but not between policies, is no part of its interval.
+    pub in_runs: Estimate,
 }
 
 impl Results {
@@ -36,7 +40,10 @@ impl Results {
         let (rival, best) = valued.max_by(|a, b| (sign * a.1).total_cmp(&(sign * b.1)))?;
         let whole = if quantity.scale() == 1.0 { best / 100.0 } else { 0.01 };
         let better_by = if own == best { 0.0 } else { sign * (own - best) / whole };
-        Some(Beside { cell, rival, means: (own, best), better_by })
+        let index = self.quantities.iter().position(|&q| q == quantity)?;
+        let pairs = cell.runs.iter().zip(&rival.runs).map(|(own, other)| (own[index], other[index]));
+        let in_runs: Vec<f64> = pairs.map(|(own, other)| sign * (own - other) / whole).collect();
+        Some(Beside { cell, rival, means: (own, best), better_by, in_runs: Estimate::of(&in_runs) })
     }
 }
 

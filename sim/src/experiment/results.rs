@@ -36,6 +36,8 @@ pub struct Cell {
     pub rate: f64,
     /// Over the runs, of each quantity. Of a run that has none, as the latency of no answers, nothing.
     pub estimates: Vec<Estimate>,
+    /// What they are of: of each run each quantity, NaN where it has none.
+    pub runs: Vec<Vec<f64>>,
     /// Of clusters and pipelines the same of what came from each of these seconds on.
     pub moments: Vec<(f64, Vec<Estimate>)>,
 }

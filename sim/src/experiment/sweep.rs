@@ -99,6 +99,7 @@ impl Experiment {
                 certified: point.certified_rate(),
                 rate: self.rate(point),
                 estimates: (0..quantities.len()).map(estimate).collect(),
+                runs: runs.iter().map(|(run, _)| run.clone()).collect(),
                 moments: (0..runs[0].1.len()).map(moment).collect(),
             }
         };

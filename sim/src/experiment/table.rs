@@ -73,6 +73,8 @@ impl Experiment {
                     return Err(refuse(format!("{field}.beside"), policy, reason));
                 }
                 shown.push(Dimension::Policy);
+            } else if table.interval {
+                return Err(refuse(format!("{field}.interval"), true, "must be beside a policy"));
             }
             self.check_shown(&field, &shown, &table.at)?;
         }
@@ -144,9 +146,15 @@ impl Experiment {
     }
 
     /// By how much better, and than whom, if there are several.
-    fn told_beside(&self, beside: &Beside<'_>) -> String {
-        let rounded = (beside.better_by * 10.0).round() / 10.0;
-        let told = if rounded == 0.0 { "0".to_owned() } else { format!("{rounded:+}") };
+    fn told_beside(&self, beside: &Beside<'_>, with_interval: bool) -> String {
+        let digits = if with_interval { 100.0 } else { 10.0 };
+        let rounded = |value: f64| (value * digits).round() / digits;
+        let by = rounded(beside.better_by);
+        let mut told = if by == 0.0 { "0".to_owned() } else { format!("{by:+}") };
+        // Runs that are all alike tell nothing of it.
+        if with_interval && beside.in_runs.half_width > 1e-9 {
+            told += &format!(" ± {}", rounded(beside.in_runs.half_width));
+        }
         if self.policies.len() > 2 { format!("{told} {}", beside.rival.policy) } else { told }
     }
 
@@ -163,7 +171,7 @@ impl Experiment {
                 let told = if let Some(policy) = table.beside {
                     let own = here.iter().find(|cell| cell.policy == policy);
                     let beside = own.and_then(|cell| results.beside_best(cell, quantity));
-                    beside.map_or_else(|| "–".to_owned(), |beside| self.told_beside(&beside))
+                    beside.map_or_else(|| "–".to_owned(), |beside| self.told_beside(&beside, table.interval))
                 } else if table.up_to {
                     up_to(here.iter().map(|c| (c.x, results.estimate(c, quantity))))
                 } else {

@@ -263,12 +263,39 @@ fn a_table_tells_one_policy_beside_the_best_of_the_others() {
         worse < -1.0 && tables.contains(&format!("| 400 | {:+} ", (worse * 10.0).round() / 10.0)),
         "{worse} {tables}"
     );
+    let lone = view.replace("beside = \"fifo\"", "interval = true");
+    let error = parse(&format!("{text}{lone}")).expect_err("refused").to_string();
+    assert!(error.contains("table[1].interval = true: must be beside a policy"), "{error}");
     let error = parse(&format!("{text}{}", view.replace("beside = \"fifo\"", "beside = \"edf\"")))
         .expect_err("refused");
     assert!(
         error.to_string().contains("table[1].beside = edf: must be one of several policies, weir"),
         "{error}"
     );
+}
+
+/// Runs differ by what comes in them; both see the same, so that by how much one is better differs by less.
+#[test]
+fn how_far_a_difference_is_to_be_trusted_is_told_by_pairs_of_runs() {
+    let view = "[[table]]\ntitle = \"T\"\nmeasure = \"misses\"\nrows = \"x\"\ncolumns = \"system\"\nbeside = \"fifo\"\n\
+                interval = true\n";
+    let text = text("\"fifo\", \"lazy-drop\"", "", "\"poisson\"", "rate = [400]");
+    let text = text.replace("requests", "runs = 3\nrequests");
+    let experiment = parse(&format!("{text}{view}")).expect("an experiment");
+    let results = experiment.run(&|| {}).expect("results");
+    let one = results.beside(Contender::Policy(crate::PolicyKind::Fifo), Quantity::Misses).remove(0);
+    let of = |cell: &Cell| -> Vec<f64> {
+        let index = results.quantities.iter().position(|&q| q == Quantity::Misses).expect("told");
+        cell.runs.iter().map(|run| run[index]).collect()
+    };
+    let (own, rival) = (of(one.cell), of(one.rival));
+    assert!(own.len() > 1 && own[0] != own[1], "{own:?}");
+    let pairs: Vec<f64> = own.iter().zip(&rival).map(|(own, rival)| 100.0 * (rival - own)).collect();
+    let expected = Estimate::of(&pairs);
+    assert!((one.in_runs.mean - one.better_by).abs() < 1e-9, "{one:?}");
+    assert!((one.in_runs.half_width - expected.half_width).abs() < 1e-9, "{one:?}");
+    let half = (expected.half_width * 100.0).round() / 100.0;
+    assert!(half > 0.0 && experiment.tables(&results).contains(&format!(" ± {half} |")), "{half}");
 }
 
 #[test]

@@ -32,6 +32,9 @@ pub(super) struct Table {
     /// Instead of the measure itself: by how much this policy is better than the best of the others, and that one's
     /// name.
     pub(super) beside: Option<Contender>,
+    /// Beside which stands how far to trust that: the 95 % confidence interval of the differences run by run.
+    #[serde(default)]
+    pub(super) interval: bool,
     /// Instead of the measure itself: the largest `x` up to which it is 0.
     #[serde(default)]
     pub(super) up_to: bool,

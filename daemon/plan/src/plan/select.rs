@@ -38,6 +38,9 @@ struct Table {
     /// Or `prices[n-1][j]`: what a second of a worker's time costs then if `j` other workers are free.
     #[serde(default)]
     prices: Vec<Vec<f32>>,
+    /// `sizes[n-1]`: the most requests of a batch where `n` wait; none if there is no such limit.
+    #[serde(default)]
+    sizes: Vec<u8>,
 }
 
 /// How batches are formed for a table.
@@ -144,6 +147,7 @@ impl Table {
             }
             _ => return Err(TableError::Cells { table }),
         };
+        let made = made.and_then(|made| made.in_batches(&self.sizes[..]));
         made.map_err(|source| TableError::Table { table, source })
     }
 }

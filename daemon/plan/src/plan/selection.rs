@@ -89,14 +89,19 @@ impl SelectionPlan {
     pub fn write(&self, service: &ServicePlan, path: &Path) -> Result<(), WriteError> {
         let table = |planned: &Planned| {
             let (table, rate) = (&planned.table, planned.rate_per_s);
-            if !table.prices().is_empty() {
+            let mut told = if table.prices().is_empty() {
+                let rows: Vec<_> = table.wishes().chunks(table.columns()).collect();
+                let manner = if table.manner() == Manner::Forming { "forming" } else { "plain" };
+                let bin = table.bin().as_nanos();
+                json!({ "rate_per_s": rate, "bin_ns": bin, "manner": manner, "wishes": rows })
+            } else {
                 let rows: Vec<_> = table.prices().chunks(table.columns()).collect();
-                return json!({ "rate_per_s": rate, "prices": rows });
+                json!({ "rate_per_s": rate, "prices": rows })
+            };
+            if !table.sizes().is_empty() {
+                told["sizes"] = table.sizes().into();
             }
-            let rows: Vec<_> = table.wishes().chunks(table.columns()).collect();
-            let manner = if table.manner() == Manner::Forming { "forming" } else { "plain" };
-            let bin = table.bin().as_nanos();
-            json!({ "rate_per_s": rate, "bin_ns": bin, "manner": manner, "wishes": rows })
+            told
         };
         let tables: Vec<_> = self.loads.iter().filter_map(|load| load.planned.as_ref()).map(table).collect();
         let file =

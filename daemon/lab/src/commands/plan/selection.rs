@@ -177,7 +177,7 @@ fn cells(service: &ServicePlan, inputs: &Inputs, planned: &Planned) -> Cells {
         };
     }
     let row = |n: usize| {
-        let size = n.min(inputs.batch);
+        let size = n.min(inputs.batch).min(table.most(n));
         let of = |free| inputs.worthiest(size, table.price(n, free).unwrap_or(0.0));
         (0..columns).map(of).collect()
     };
