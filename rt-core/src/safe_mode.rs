@@ -42,8 +42,8 @@ pub struct SafeMode {
     inhibited: Instant,
     /// Workers are missing: safe mode is not left.
     missing: bool,
-    /// The promises have fallen back on what holds nevertheless: a warning stands.
-    fallen: bool,
+    /// What the promises have fallen back for on what holds nevertheless: of that a warning stands.
+    fallen: Option<Alarm>,
     /// What piled up until the last breach may still make requests late.
     aftermath: bool,
     /// An operator has cleared it since the last breach.
@@ -70,7 +70,7 @@ impl SafeMode {
             told: Severity::Normal,
             inhibited: Instant::ZERO,
             missing: false,
-            fallen: false,
+            fallen: None,
             aftermath: false,
             cleared: false,
             untold: false,
@@ -166,7 +166,7 @@ impl SafeMode {
     /// The promises fall back on what holds though `alarm` is so, from the end of safe mode on: a warning stands until
     /// [`SafeMode::rise`].
     pub(crate) fn fall_back(&mut self, alarm: Alarm) {
-        self.fallen = true;
+        self.fallen = Some(alarm);
         let warning = &mut self.levels[WARNING];
         warning.alarm = Some(alarm);
         warning.leave = warning.leave.max(alarm.entered);
@@ -175,7 +175,7 @@ impl SafeMode {
 
     /// The promises stand again as they were made.
     pub(crate) fn rise(&mut self, now: Instant) -> Option<Transition> {
-        self.fallen = false;
+        self.fallen = None;
         self.assess();
         self.tick(now)
     }
@@ -256,9 +256,7 @@ impl SafeMode {
     /// By order of an operator leaves safe mode at once, or as soon as no worker is missing and what piled up has been
     /// worked off.
     pub fn clear(&mut self, now: Instant) -> Option<Transition> {
-        if !self.fallen {
-            self.leave(WARNING);
-        }
+        self.leave(WARNING);
         self.cleared = true;
         self.levels[SAFE].leave = now;
         self.assess();
@@ -329,18 +327,22 @@ impl SafeMode {
     /// When a severity is left if nothing else breaks.
     #[inline]
     fn ends_at(&self, index: usize) -> Option<Instant> {
-        self.levels[index].alarm.as_ref()?;
+        let alarm = self.levels[index].alarm.as_ref()?;
         let latched = self.config.latch && !self.cleared;
         let stays = match index {
             SAFE => latched || self.missing || self.aftermath,
-            _ => self.fallen,
+            _ => self.fallen.is_some_and(|fallen| fallen.cause == alarm.cause),
         };
         (!stays).then_some(self.levels[index].leave)
     }
 
     fn leave(&mut self, index: usize) {
-        self.levels[index] = Level { alarm: None, leave: Instant::ZERO };
+        // What a further warning was told in place of stands on.
+        let alarm = self.fallen.filter(|_| index == WARNING);
+        let before = self.levels[index].alarm;
+        self.levels[index] = Level { alarm, leave: Instant::ZERO };
         self.causes &= if index == WARNING { !WARNINGS } else { WARNINGS };
+        self.untold |= self.severity == Severity::Warning && alarm.is_some() && alarm != before;
         self.assess();
     }
 

@@ -44,6 +44,28 @@ fn a_warning_stays_until_all_has_been_well_for_long_enough_or_an_operator_clears
     }
 }
 
+/// A worker is lost while nobody is there, perhaps one that has just come back, and stays away: who comes then is promised what holds without.
+#[test]
+fn who_comes_while_a_worker_is_missing_is_promised_what_holds_without_it() {
+    for again in [false, true] {
+        let (mut harness, id) = two();
+        if again {
+            harness.lose(0);
+            harness.ready(0);
+        }
+        harness.advance_to(20);
+        harness.scheduler.remove_stream(id);
+        harness.lose(0);
+        assert_eq!(harness.scheduler.safe_mode().severity(), Severity::Safe, "{again}");
+        harness.advance_to(30);
+        harness.try_add(&ladder((0, 1), &window(1, 8), &[]), None).expect("nothing is in its way");
+        harness.settle();
+        harness.advance_to(9_000);
+        let stands = (harness.scheduler.safe_mode().severity(), harness.scheduler.fallen());
+        assert_eq!(stands, (Severity::Warning, Some(0)), "{again}");
+    }
+}
+
 #[test]
 fn safe_mode_is_left_at_once_after_half_as_long_again_and_not_after_more() {
     for (time, severity) in [(3, Severity::Warning), (4, Severity::Safe)] {

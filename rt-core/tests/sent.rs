@@ -7,7 +7,7 @@ use rt_core::{
 };
 
 use crate::harness::load::{
-    Bench, Setup, guarded, ns, open_or_closed, setup, shield_of, stretch, tight_setup,
+    Bench, QUICK, Setup, guarded, ladder, ns, open_or_closed, setup, shield_of, stretch, tight_setup, window,
 };
 use crate::harness::mixed::mixed;
 use crate::harness::{Harness, config, earliest, violates_any};
@@ -212,4 +212,27 @@ fn one_delivery_too_late_suspends_its_own_stream_and_no_other_for_a_bounded_time
     harness.arrive_sent(late, 400);
     harness.drain();
     assert!(harness.resolutions.last().expect("answered").1.request.mandatory);
+}
+
+/// Of a stream that sends one too many at 0, whose effects last until 40, three requests that were sent then and are read then: whether
+/// its promise is suspended, and which of them must be served.
+fn behind_an_excess(sent: u64, read: u64) -> (bool, Vec<bool>) {
+    let config = config(&[1], 1, 1, 20, Dispatch::Eager);
+    let config = SchedulerConfig { guard: ns(3), safe_mode: QUICK, ..config };
+    let mut harness = Harness::new(config, |_, bound| bound);
+    let id = harness.add(ladder((0, 1), &window(3, 10), &[]));
+    (0..4).for_each(|_| _ = harness.arrive(id));
+    harness.advance_to(read);
+    let suspended = harness.scheduler.suspension(id).is_some();
+    (0..3).for_each(|_| harness.arrive_sent(id, sent));
+    harness.drain();
+    let behind = harness.resolutions.iter().map(|(_, resolution)| resolution.request);
+    (suspended, behind.filter(|request| request.seq > 3).map(|request| request.mandatory).collect())
+}
+
+/// It is held against the declaration by when it was sent, and there it is one of those that are let pass one by one.
+#[test]
+fn what_was_sent_while_an_excess_lasted_is_read_before_the_promise_is_resumed() {
+    assert_eq!(behind_an_excess(39, 42), (true, vec![true, true, false]));
+    assert_eq!(behind_an_excess(40, 43), (false, vec![true; 3]));
 }

@@ -173,3 +173,27 @@ fn what_an_operator_clears_ends_as_soon_as_it_may() {
     raise(&mut mode, 40, Cause::ServiceOverrun);
     assert_eq!((mode.tick(at(1_000)), mode.leaves_at()), (None, None));
 }
+
+#[test]
+fn what_the_promises_fell_back_for_is_told_again_when_a_further_warning_is_over() {
+    let mut mode = SafeMode::new(CONFIG);
+    mode.raise_briefly(at(10), Cause::WorkerLost, Evidence::default());
+    let alarm = Alarm { cause: Cause::WorkerLost, evidence: Evidence::default(), entered: at(10) };
+    mode.fall_back(alarm);
+    mode.set_aftermath(false);
+    assert_eq!(told(mode.tick(at(10))), Some((2, Severity::Warning)));
+    let cause = |told: Option<Transition>| told.and_then(|told| told.state.alarm).map(|alarm| alarm.cause);
+    assert_eq!(cause(raise(&mut mode, 50, Cause::MissesLow)), Some(Cause::MissesLow));
+    assert_eq!(mode.tick(at(79)), None);
+    let again = mode.tick(at(80));
+    assert_eq!((cause(again), told(again)), (Some(Cause::WorkerLost), Some((4, Severity::Warning))));
+    assert_eq!((mode.tick(at(151)), mode.leaves_at()), (None, None));
+    // So it is where an operator ends that, or where it ends in safe mode, of which nothing is told then.
+    raise(&mut mode, 160, Cause::MissesLow);
+    assert_eq!(cause(mode.clear(at(161))), Some(Cause::WorkerLost));
+    raise(&mut mode, 170, Cause::MissesLow);
+    raise(&mut mode, 190, Cause::LateDispatch);
+    assert_eq!(mode.tick(at(289)), None);
+    assert_eq!(cause(mode.tick(at(290))), Some(Cause::WorkerLost));
+    assert_eq!(told(mode.rise(at(300))), Some((10, Severity::Normal)));
+}

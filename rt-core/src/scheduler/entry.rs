@@ -49,7 +49,9 @@ impl Scheduler {
     #[must_use]
     pub fn is_ruled_out(&self, now: Instant, id: StreamId, sent: Instant) -> bool {
         let Some(stream) = self.streams.get(id) else { return true };
-        if stream.police.is_some() && stream.suspended.is_none() {
+        // At a calm instant it may be the first request of a weaker promise.
+        let stands = stream.suspended.is_none() || stream.ladder.is_some() && self.is_calm(now);
+        if stream.police.is_some() && stands {
             return false;
         }
         let sent = if self.config.background { sent.max(stream.latest) } else { now };

@@ -50,10 +50,15 @@ impl Scheduler {
     pub fn set_fallbacks(&mut self, now: Instant, fallbacks: Fallbacks) {
         if self.fallen.is_none() {
             self.join_fallbacks(fallbacks);
-            let lost = self.lost_alarm(now);
-            if self.cover(Case::WorkerLost, lost) {
-                self.count_workers(now);
-            }
+            self.cover_missing(now);
+        }
+    }
+
+    /// Something is promised from now on: if a worker is missing since before that the promises fall back, if they can.
+    pub(super) fn cover_missing(&mut self, now: Instant) {
+        let lost = self.lost_alarm(now);
+        if self.fallen.is_none() && self.cover(Case::WorkerLost, lost) {
+            self.count_workers(now);
         }
     }
 
@@ -73,6 +78,10 @@ impl Scheduler {
     pub(super) fn worker_lost(&mut self, now: Instant) {
         let slow = self.fallen.is_some_and(|fallen| fallen.case == Case::LongerBatches);
         let alarm = self.lost_alarm(now);
+        if let Some(fallen) = self.fallen.as_mut().filter(|fallen| fallen.case == Case::WorkerLost) {
+            // Also where nothing is promised just now, and the promises do not fall back anew.
+            fallen.until = None;
+        }
         let covered = self.cover(Case::WorkerLost, alarm);
         self.count_workers(now);
         // With batches that took longer just before it is safe mode for long enough to know that they no longer do.

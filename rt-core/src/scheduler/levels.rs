@@ -35,7 +35,7 @@ impl Scheduler {
         sent: Instant,
         seq: u64,
     ) -> (bool, Class) {
-        let (tolerance, clean) = (self.tolerance(), self.config.safe_mode.clean);
+        let (tolerance, clean) = (self.tolerance(), self.clean());
         let Some(stream) = self.streams.get_mut(id) else { return (false, Class::Optional) };
         if let Some(ladder) = &mut stream.ladder {
             ladder.observe(sent, tolerance, clean);
@@ -56,7 +56,7 @@ impl Scheduler {
         until: Instant,
         seq: u64,
     ) -> Option<Class> {
-        let (hold, clean) = (self.config.safe_mode.hold, self.config.safe_mode.clean);
+        let (hold, clean) = (self.config.safe_mode.hold, self.clean());
         let calm = self.streams.get(id)?.ladder.is_some() && self.is_calm(now);
         let stream = self.streams.get_mut(id)?;
         let ladder = stream.ladder.as_mut()?;

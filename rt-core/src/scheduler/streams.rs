@@ -277,6 +277,7 @@ impl Scheduler {
             self.to_come.set(usize::from(id.slot), Instant::ZERO);
             self.tolerance.set(id.slot, Some(tolerance));
             self.hold_newcomer(now, id.slot);
+            self.cover_missing(now);
         }
         (self.awaited, self.changed) = (false, true);
         let mut old = None;

@@ -21,7 +21,7 @@ use super::Scheduler;
 use super::types::{Event, NEVER};
 use crate::safe_mode::{Alarm, Cause, Evidence, Suspension};
 use crate::stream::{StreamId, StreamState, Suspended};
-use crate::time::Instant;
+use crate::time::{Instant, Span};
 
 /// Of a stream whose promise stands as it was made, and was told so.
 const NORMAL: (StreamState, StreamState) = (StreamState::Normal, StreamState::Normal);
@@ -104,10 +104,10 @@ impl Scheduler {
         evidence: Evidence,
         until: Instant,
     ) {
-        let config = self.config.safe_mode;
+        let (hold, clean) = (self.config.safe_mode.hold, self.clean());
         let Some(stream) = self.streams.get_mut(id) else { return };
         stream.breaches += 1;
-        let until = (now + config.clean).max(until + config.clean);
+        let until = (now + clean).max(until + clean);
         let excess = cause == Cause::ArrivalExcess;
         if let Some(suspended) = &mut stream.suspended {
             suspended.until = suspended.until.max(until);
@@ -116,7 +116,7 @@ impl Scheduler {
             }
             return;
         }
-        let until = until.max(now + config.hold);
+        let until = until.max(now + hold);
         let (alarm, free) = (Alarm { cause, evidence, entered: now }, if excess { until } else { now });
         stream.suspended = Some(Suspended { alarm, until, free });
         self.suspensions.count += 1;
@@ -124,6 +124,12 @@ impl Scheduler {
         self.suspensions.list(id.slot);
         self.look_again(until);
         self.tell_suspension(now, id.slot);
+    }
+
+    /// For how long after the effects of an excess nothing may have been wrong: `clean`, and until all has been read that was sent while
+    /// they lasted, which is held against the declaration by when it was sent.
+    pub(super) fn clean(&self) -> Span {
+        self.config.safe_mode.clean.max(self.most_late())
     }
 
     /// Resumes the promises whose time has come; false if nothing is to be told.

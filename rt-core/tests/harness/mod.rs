@@ -201,7 +201,9 @@ impl Harness {
         self.unpolled = true;
         let (now, sent) = (Instant::from_nanos(self.now), Instant::from_nanos(sent));
         let arrival = Arrival::new(stream, token, now).of_class(class_of(token));
+        let ruled_out = self.ruled_out(stream, sent);
         let refused = self.scheduler.handle_sent(now, arrival, sent, true);
+        self.check_in_vain(ruled_out, refused);
         refused.into_iter().for_each(|r| self.resolved(r));
         token
     }
@@ -225,6 +227,7 @@ impl Harness {
         let now = Instant::from_nanos(self.now);
         let at = Instant::from_nanos(at);
         let arrival = Arrival::new(stream, token, at).of_class(class_of(token));
+        let ruled_out = self.ruled_out(stream, at);
         let refused = match self.wanted.len() {
             0 => self.scheduler.handle_arrival(now, arrival),
             classes => {
@@ -232,8 +235,25 @@ impl Harness {
                 self.scheduler.handle_wanted(now, arrival, (at, within), true)
             }
         };
+        self.check_in_vain(ruled_out, refused);
         refused.into_iter().for_each(|r| self.resolved(r));
         token
+    }
+
+    /// How many mandatory requests wait, if one that is sent then is said to be in vain.
+    fn ruled_out(&self, stream: StreamId, sent: Instant) -> Option<usize> {
+        let now = Instant::from_nanos(self.now);
+        let ruled_out = self.scheduler.is_ruled_out(now, stream, sent);
+        ruled_out.then(|| self.scheduler.waiting_mandatory())
+    }
+
+    /// Nothing was promised for one that has been taken in since, or `refused`.
+    fn check_in_vain(&self, before: Option<usize>, refused: Option<Resolution>) {
+        let promised = |before: usize| match refused {
+            Some(resolution) => resolution.request.mandatory,
+            None => self.scheduler.waiting_mandatory() > before,
+        };
+        assert!(!before.is_some_and(promised), "ruled out at {}, and mandatory", self.now);
     }
 
     /// A request comes for which the caller has no room.
