@@ -293,15 +293,16 @@ impl Desk {
                     }
                 }
                 let full = caller.open.load(Ordering::Relaxed) >= self.config().client_requests;
-                let handed = if full && lease.spec.demand().is_none() || lease.is_in_vain(said, packed.len())
-                {
-                    lease.refuse(effects, said)
-                } else {
+                let refused = match full && lease.spec.demand().is_none() {
+                    true => Some(lease.refuse(effects, said)),
+                    false => lease.refuse_in_vain(effects, said, packed.len()),
+                };
+                let handed = refused.unwrap_or_else(|| {
                     let unpromised = (!lease.promised).then_some(packed.len());
                     let mut origin = Origin::new(Arc::clone(&reply) as _, 1, 1, None).unpromised(unpromised);
                     (origin.tells_skipped, origin.tells_late) = (true, true);
                     lease.hand_in(effects, (origin, said), |slot| slot.extend_from_slice(&packed))
-                };
+                });
                 (handed, lease.promised)
             };
             let told = match handed {

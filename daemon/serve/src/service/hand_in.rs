@@ -24,14 +24,16 @@ pub enum Handed {
 }
 
 impl Lease {
-    /// Whether a request of so many bytes that has `said` so much of itself, and to which nothing is promised, would be refused
-    /// whatever it brings: what can no longer be answered in time is not copied first.
-    pub fn is_in_vain(&mut self, said: Said, bytes: usize) -> bool {
+    /// Counts a request of so many bytes that has `said` so much of itself as missed, if nothing is promised to it and it would be
+    /// refused whatever it brings: what can no longer be answered in time is not copied first.
+    pub fn refuse_in_vain(&mut self, effects: &mut Effects, said: Said, bytes: usize) -> Option<Handed> {
         let service = Arc::clone(self.service());
         let config = &service.plan.config;
         let late =
             || config.background && said.sent.is_some_and(|sent| sent + config.deadline <= clock::now());
-        !self.promised && (late() || bytes >= WORTH_ASKING && service.is_ruled_out(self, said.sent))
+        let in_vain =
+            !self.promised && (late() || bytes >= WORTH_ASKING && service.is_ruled_out(self, said.sent));
+        if in_vain { service.refuse(effects, self, said, true) } else { None }
     }
 
     /// What a request of this lease that has `said` so much of itself means to a service of that configuration, which has taken over
@@ -45,7 +47,7 @@ impl Lease {
     /// Counts a request as missed for which there is no room.
     pub fn refuse(&mut self, effects: &mut Effects, said: Said) -> Handed {
         let service = Arc::clone(self.service());
-        Handed::Refused(service.refuse(effects, self, said))
+        service.refuse(effects, self, said, false).unwrap_or(Handed::Refused(None))
     }
 
     /// Hands in a request; `fill` lays its tensors in an empty slot.
@@ -62,7 +64,7 @@ impl Lease {
             let meant = self.meant(&service.plan.config, said);
             // Slots can run out only while answers to earlier requests are still being written.
             let Some(token) = service.slots.take() else {
-                return Handed::Refused(service.refuse(effects, self, said));
+                return self.refuse(effects, said);
             };
             {
                 let mut slot = service.slots.get(token);

@@ -38,7 +38,7 @@ mod worker;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use rt_core::{Action, Arrival, Instant, MissReason, Outcome, Resolution, Span, WorkerId};
+use rt_core::{Action, Arrival, Instant, Outcome, Resolution, Span, WorkerId};
 use tracing::trace;
 
 use crate::out::Audience;
@@ -199,19 +199,14 @@ impl Service {
         scheduler.is_ruled_out(now, lease.id, sent.unwrap_or(now))
     }
 
-    /// Counts a request for which there is no slot, or none is wanted. Returns the misses left, the request's number and why
-    /// it is missed.
-    pub fn refuse(
-        &self,
-        effects: &mut Effects,
-        lease: &Lease,
-        said: Said,
-    ) -> Option<(Option<u32>, u64, MissReason)> {
-        let mut refused = None;
-        let mut retired = None;
+    /// Counts a request for which there is no slot; or one that would be refused whatever it brings, if `in_vain`: nothing happens
+    /// then if a promise has come to stand meanwhile, for which it may have to be served.
+    pub fn refuse(&self, effects: &mut Effects, lease: &Lease, said: Said, in_vain: bool) -> Option<Handed> {
+        let (mut refused, mut retired, mut wanted) = (None, None, false);
         self.with_scheduler(effects, |scheduler, now| {
             retired = self.successor();
-            if retired.is_none() {
+            wanted = in_vain && !scheduler.is_ruled_out(now, lease.id, said.sent.unwrap_or(now));
+            if retired.is_none() && !wanted {
                 let meant = lease.meant(&self.plan.config, said);
                 self.record(now, (lease, meant.class), None);
                 let arrival = Arrival::new(lease.id, NOBODY, now);
@@ -219,9 +214,12 @@ impl Service {
             }
         });
         if let Some(next) = retired {
-            return next.refuse(effects, lease, said);
+            return next.refuse(effects, lease, said, in_vain);
         }
-        refused.and_then(|r| {
+        if wanted {
+            return None;
+        }
+        Some(Handed::Refused(refused.and_then(|r| {
             self.totals.count(r.outcome);
             match r.outcome {
                 Outcome::Missed(reason) => {
@@ -230,7 +228,7 @@ impl Service {
                 }
                 Outcome::Served => None,
             }
-        })
+        })))
     }
 
     /// Feeds the scheduler and carries out what it decides, with the priority of those who dispatch: a worker that was

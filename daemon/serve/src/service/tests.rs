@@ -124,6 +124,20 @@ fn what_comes_after_a_service_was_closed_is_given_back_and_what_came_before_is_a
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
+/// A promise may have come to stand since it was asked.
+#[test]
+fn what_was_said_to_be_in_vain_is_refused_only_if_it_still_is() {
+    let (service, threads) = idle_service();
+    let lease = register(&service, "cam").unwrap();
+    let refuse = |in_vain| service.refuse(&mut Effects::default(), &lease, Said::default(), in_vain);
+    assert!(refuse(true).is_none(), "a worker is free for it");
+    let refused = refuse(false);
+    assert!(matches!(refused, Some(Handed::Refused(Some((_, 0, _))))), "the first of all: {refused:?}");
+    Registry::release(&lease, &mut Effects::default());
+    assert_eq!(service.stop_unless_held(), Ok(()));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
 #[test]
 fn a_service_ends_only_while_nobody_holds_a_stream_and_gives_none_out_afterwards() {
     let (service, threads) = idle_service();

@@ -77,16 +77,18 @@ impl Session<'_> {
         // What is promised an answer is bounded by what its stream declared: a refusal would break the promise.
         let most = self.front.overview.config.daemon.client_requests;
         let full = self.connection.open_requests() >= most && lease.spec.demand().is_none();
-        let handed = if full || lease.is_in_vain(said, bytes) {
-            lease.refuse(&mut self.effects, said)
-        } else {
+        let refused = match full {
+            true => Some(lease.refuse(&mut self.effects, said)),
+            false => lease.refuse_in_vain(&mut self.effects, said, bytes),
+        };
+        let handed = refused.unwrap_or_else(|| {
             let unpromised = (!lease.promised).then_some(self.length.max(bytes));
             let mut origin =
                 Origin::new(Arc::clone(self.connection) as _, id, stream, output).unpromised(unpromised);
             origin.tells_skipped = self.version >= Some(WITHIN_VERSION);
             origin.tells_late = self.version >= Some(CLASS_VERSION);
             lease.hand_in(&mut self.effects, (origin, said), fill)
-        };
+        });
         match handed {
             Handed::TakenIn => {}
             Handed::Refused(refused) => self.missed(id, stream, refused),
