@@ -15,6 +15,7 @@
 mod ahead;
 mod coming;
 mod crew;
+mod decide;
 mod device;
 mod earliest;
 mod handover;
