@@ -167,11 +167,15 @@ impl Entry {
     pub fn times(&self, probability: f64, stalls: Option<Stalls>) -> Vec<BatchTime> {
         // Without margin, but as monotone as the bounds: noise must not make a larger batch look faster.
         let (mut bound, mut likely, mut mean) = (1, 1, 1);
-        let times = self.batches.iter().map(|times| {
+        let alone = self.batches.first().map_or(0, |times| times.mean_ns);
+        let times = (1..).zip(&self.batches).map(|(size, times)| {
             bound =
                 stalls.map_or(times.bound_ns, |stalls| times.bound_but_for(stalls, self.margin)).max(bound);
             likely = times.within(probability).min(bound).max(likely);
-            mean = times.mean_ns.min(bound).max(mean);
+            // Run one by one they take as long as so many batches of one: where they look shorter, that is noise, by which larger
+            // batches would seem to pay.
+            let in_a_row = if times.mode == RunMode::Loop { alone.saturating_mul(size) } else { 0 };
+            mean = times.mean_ns.max(in_a_row).min(bound).max(mean);
             let [bound, likely, mean] = [bound, likely, mean].map(Span::from_nanos);
             BatchTime { bound, likely, mean }
         });

@@ -65,6 +65,18 @@ fn at_least_as_many_runs_as_asked_for_end_within_the_likely_time() {
 }
 
 #[test]
+fn requests_that_are_run_one_by_one_do_not_seem_to_take_less_together() {
+    let mean = |mode| {
+        let (subject, rule) = (subject("m", &[1; 3]), Rule::new(1e-4, 0.1, false).unwrap());
+        let series = [vec![900, 1_000, 1_100], vec![1_950; 3], vec![3_100; 3]];
+        let entry = Entry::new(&subject, &[RunMode::Batched, mode, mode], (&series, &[true; 3]), &rule, 1);
+        entry.times(0.9, None).iter().map(|time| time.mean.as_nanos()).collect::<Vec<_>>()
+    };
+    assert_eq!(mean(RunMode::Batched), [1_000, 1_950, 3_100]);
+    assert_eq!(mean(RunMode::Loop), [1_000, 2_000, 3_100]);
+}
+
+#[test]
 fn one_stall_in_a_thousand_raises_the_bound_and_nothing_that_is_expected() {
     let entry = |stall: u64| {
         let mut times = vec![10_000_000; 1001];
@@ -85,7 +97,7 @@ fn what_is_expected_of_a_larger_batch_is_never_less() {
     let series: Vec<Vec<u64>> =
         [40, 30, 60].map(|ns| (0..100).map(|run| ns + if run < 60 { 0 } else { 20 }).collect()).into();
     let rule = Rule::new(1e-4, 0.0, false).unwrap();
-    let entry = Entry::new(&subject("m", &[1; 3]), &[RunMode::Loop; 3], (&series, &[true; 3]), &rule, 1);
+    let entry = Entry::new(&subject("m", &[1; 3]), &[RunMode::Batched; 3], (&series, &[true; 3]), &rule, 1);
     let times = |probability| -> Vec<[u64; 3]> {
         let times = entry.times(probability, None).into_iter();
         times.map(|t| [t.bound.as_nanos(), t.likely.as_nanos(), t.mean.as_nanos()]).collect()
