@@ -271,7 +271,7 @@ mod tests {
             max_miss: 1.0,
             classes: Vec::new(),
         };
-        let effort = Effort { glance: (1_000, 24), rounds: [(2_000, 12), (6_000, 4)], last: 20_000 };
+        let effort = Effort::QUICK;
         let mut passed_over = 0;
         for part in [0.05, 0.1, 0.3] {
             let chosen = inputs.choose_with(part, None, effort).expect("in range");

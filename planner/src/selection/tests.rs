@@ -177,7 +177,7 @@ fn every_refusal_names_field_value_and_limit() {
 fn auto_is_worth_as_much_as_the_best_that_may_select_or_a_variant_alone() {
     for workers in [2, 4] {
         let inputs = inputs(workers);
-        let effort = Effort { glance: (1_000, 24), rounds: [(2_000, 12), (6_000, 4)], last: 20_000 };
+        let effort = Effort::QUICK;
         let chosen = AUTO_PARTS.iter().map(|&part| inputs.choose_with(part, None, effort));
         let chosen = chosen.collect::<Result<Vec<_>, _>>().expect("in range");
         assert!(chosen.iter().any(|choice| choice.by == By::Tables), "{chosen:?}");
@@ -221,7 +221,7 @@ fn with_classes_the_worth_by_their_shares_is_planned_for() {
 fn prices_are_worth_more_than_wishes_where_classes_want_different_variants() {
     let inputs = classed();
     let load = 0.4 * inputs.capacity_per_s(0);
-    let effort = Effort { glance: (1_000, 24), rounds: [(2_000, 12), (6_000, 4)], last: 20_000 };
+    let effort = Effort::QUICK;
     let found = |kinds| {
         let planned = plan_with(&inputs, &[load], (kinds, effort)).expect("a table").remove(0);
         let table = planned.table.up_to(f64::INFINITY).expect("above 0");
@@ -247,7 +247,7 @@ fn batches_of_fewer_than_all_that_wait_are_worth_more_where_workers_are_soon_fre
     let mut inputs = inputs(6);
     inputs.variants[2] = variant(0.9, &[60.0, 110.0]);
     let load = 85.0;
-    let effort = Effort { glance: (1_000, 24), rounds: [(2_000, 12), (6_000, 4)], last: 20_000 };
+    let effort = Effort::QUICK;
     let limited = plan_with(&inputs, &[load], (Kinds::Both, effort)).expect("a table").remove(0).table;
     assert_eq!(limited.sizes().first(), Some(&1), "{limited:?}");
     let all = limited.clone().in_batches([]).expect("no limit");
@@ -263,7 +263,7 @@ fn batches_of_fewer_than_all_that_wait_are_worth_more_where_workers_are_soon_fre
 #[test]
 fn auto_takes_prices_where_classes_want_different_variants() {
     let inputs = classed();
-    let effort = Effort { glance: (1_000, 24), rounds: [(2_000, 12), (6_000, 4)], last: 20_000 };
+    let effort = Effort::QUICK;
     let choice = inputs.choose_with(0.4, None, effort).expect("in range");
     assert_eq!(choice.by, By::Prices, "{choice:?}");
     assert_eq!(inputs.worthiest(1, 0.0), 1);

@@ -47,6 +47,13 @@ pub(super) struct Effort {
     pub(super) last: usize,
 }
 
+#[cfg(test)]
+impl Effort {
+    /// Of tests: where one table is clearly better.
+    pub(super) const QUICK: Self =
+        Self { glance: (1_000, 24), rounds: [(2_000, 12), (6_000, 4)], last: 20_000 };
+}
+
 impl Default for Effort {
     fn default() -> Self {
         Self { glance: (1_500, 96), rounds: [(4_000, 24), (16_000, 8)], last: 100_000 }

@@ -1,9 +1,11 @@
 //! What decides when a worker starts which batch, as a plan says: in the daemon and in virtual time.
 
+use rt_core::pipeline::{PipelineConfig, StageConfig};
 use rt_core::sharing::DeviceConfig;
 use rt_core::{SafeModeConfig, SchedulerConfig};
 
-use super::{DevicePlan, ServicePlan};
+use super::{DevicePlan, PipelinePlan, ServicePlan};
+use crate::config::ServiceConfig;
 
 impl ServicePlan {
     /// Of the service, be it by itself or one of its device.
@@ -19,6 +21,28 @@ impl ServicePlan {
             dispatch: config.dispatch,
             background: config.background,
             spread: config.spread,
+            queue: config.queue,
+            streams: config.streams,
+            safe_mode,
+        }
+    }
+}
+
+impl PipelinePlan {
+    /// Of a pipeline that is configured so.
+    #[must_use]
+    pub fn scheduler_config(&self, config: &ServiceConfig, safe_mode: SafeModeConfig) -> PipelineConfig {
+        let stages = self.stages.iter().map(|stage| StageConfig {
+            parents: stage.config.after,
+            fan_out: stage.config.fan_out,
+            mean: stage.config.mean,
+            workers: stage.runs.workers().clone(),
+        });
+        PipelineConfig {
+            deadline: self.pipeline.deadline,
+            guard: config.guard,
+            stalls: config.stalls,
+            stages: stages.collect(),
             queue: config.queue,
             streams: config.streams,
             safe_mode,

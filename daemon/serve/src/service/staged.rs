@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rt_core::pipeline::{PipelineAction, PipelineConfig, PipelineScheduler, StageConfig};
+use rt_core::pipeline::{PipelineAction, PipelineScheduler};
 use rt_core::{Action, Instant, MAX_BATCH, Ran, SafeModeConfig, WorkerId};
 
 use super::slots::{NOBODY, place};
@@ -78,22 +78,7 @@ impl Staged {
         safe_mode: SafeModeConfig,
         slots: usize,
     ) -> anyhow::Result<Self> {
-        let config = &plan.config;
-        let stages = pipeline.stages.iter().map(|stage| StageConfig {
-            parents: stage.config.after,
-            fan_out: stage.config.fan_out,
-            mean: stage.config.mean,
-            workers: stage.runs.workers().clone(),
-        });
-        let mut scheduler = PipelineScheduler::new(&PipelineConfig {
-            deadline: pipeline.pipeline.deadline,
-            guard: config.guard,
-            stalls: config.stalls,
-            stages: stages.collect(),
-            queue: config.queue,
-            streams: config.streams,
-            safe_mode,
-        })?;
+        let mut scheduler = PipelineScheduler::new(&pipeline.scheduler_config(&plan.config, safe_mode))?;
         if pipeline.has_variants() {
             scheduler.set_variants(pipeline.variants());
         }

@@ -4,7 +4,7 @@
 use anyhow::Result;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use rt_core::pipeline::{PipelineAction, PipelineConfig, PipelineScheduler, StageConfig};
+use rt_core::pipeline::{PipelineAction, PipelineConfig, PipelineScheduler};
 use rt_core::{Arrival, Instant, Ran, Resolution, SafeModeConfig, Span, StreamId, StreamSpec, WorkerId};
 use virtual_time::{End, Policy, Step};
 use weir_plan::config::StageConfig as Stage;
@@ -29,21 +29,9 @@ impl<'a> Staged<'a> {
         streams: Vec<StreamSpec>,
         safe_mode: SafeModeConfig,
     ) -> Result<Self> {
-        let stages = pipeline.stages.iter().map(|stage| StageConfig {
-            parents: stage.config.after,
-            fan_out: stage.config.fan_out,
-            mean: stage.config.mean,
-            workers: stage.runs.workers().clone(),
-        });
-        let mut scheduler = PipelineScheduler::new(&PipelineConfig {
-            deadline: pipeline.pipeline.deadline,
-            guard: plan.config.guard,
-            stalls: plan.config.stalls,
-            stages: stages.collect(),
-            queue: plan.config.queue,
-            streams: plan.config.streams.max(streams.len()),
-            safe_mode,
-        })?;
+        let config = pipeline.scheduler_config(&plan.config, safe_mode);
+        let most = config.streams.max(streams.len());
+        let mut scheduler = PipelineScheduler::new(&PipelineConfig { streams: most, ..config })?;
         let streams = streams.into_iter().map(|spec| scheduler.add_stream(Instant::ZERO, spec));
         let streams = streams.collect::<Result<_, _>>()?;
         let workers = pipeline.stages.iter().map(|stage| stage.runs.workers().count);
