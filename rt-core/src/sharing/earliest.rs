@@ -23,6 +23,7 @@ use alloc::vec::Vec;
 
 use super::horizon::{Ceiling, Repeat};
 use super::margin::{Front, Keys, Lines};
+use super::relief::Reliefs;
 use super::sweep::{Both, Look, Rises, Shift, Sweep};
 use super::{Asked, Demands, FEW_POINTS, Reference, SharedAdmission, SharedBinding, Sharing, SharingError};
 use crate::growth::Envelope;
@@ -35,16 +36,19 @@ pub(super) fn admit(
 ) -> Result<SharedAdmission, SharingError> {
     let latest = sharing.latest_starts();
     if asked.below <= 0 && Test::new(sharing, demands, asked.points.min(FEW_POINTS)).is_soon_seen(&latest) {
-        return Ok(SharedAdmission { start_within: latest, binding: None });
+        return Ok(SharedAdmission { start_within: latest, binding: None, relieved: 0 });
     }
     let mut test = Test::new(sharing, demands, asked.points);
-    let binding = test.tightest(&latest, asked.below)?;
+    let binding = test.tightest(&latest, (asked.below, 0))?;
     if binding.is_none_or(|binding| binding.margin() >= 0) {
-        return Ok(SharedAdmission { start_within: latest, binding });
+        return Ok(SharedAdmission { start_within: latest, binding, relieved: 0 });
     }
-    let start_within = test.least(&latest)?;
-    let binding = test.tightest(&start_within, asked.below)?;
-    Ok(SharedAdmission { start_within, binding })
+    let (start_within, relieved) = match test.least(&latest, false) {
+        Err(no @ SharingError::Late(_)) => test.least(&latest, true).map_err(|_| no)?,
+        found => found?,
+    };
+    let binding = test.tightest(&start_within, (asked.below, relieved))?;
+    Ok(SharedAdmission { start_within, binding, relieved })
 }
 
 /// The line with the smallest margin if requests begin `within` such times; none if no margin is below what is `asked`.
@@ -54,7 +58,7 @@ pub(super) fn tightest(
     within: &[Span],
     asked: Asked,
 ) -> Result<Option<SharedBinding>, SharingError> {
-    Test::new(sharing, demands, asked.points).tightest(within, asked.below)
+    Test::new(sharing, demands, asked.points).tightest(within, (asked.below, 0))
 }
 
 /// So often these are raised.
@@ -89,9 +93,20 @@ impl<'a> Test<'a> {
         }
     }
 
-    /// The line with the smallest margin, or the first that fails; none if no margin is `below`.
-    fn tightest(&mut self, within: &[Span], below: i128) -> Result<Option<SharedBinding>, SharingError> {
+    /// The line with the smallest margin, or the first that fails; none if no margin is `below`. Of services that are `relieved`, a bit
+    /// each, their reliefs.
+    fn tightest(
+        &mut self,
+        within: &[Span],
+        (below, relieved): (i128, u64),
+    ) -> Result<Option<SharedBinding>, SharingError> {
         let (mut tightest, mut least): (Option<SharedBinding>, _) = (None, below);
+        let is_relieved = |k: usize| relieved >> k & 1 == 1;
+        for k in (0..within.len()).filter(|&k| is_relieved(k)) {
+            if let Some(line) = self.reliefs().of(k, within).filter(|line| line.margin() < least) {
+                (tightest, least) = (Some(line), line.margin());
+            }
+        }
         for reference in self.references() {
             let shifts = self.shifts(reference, within);
             let lines = self.lines(reference, &shifts);
@@ -104,7 +119,7 @@ impl<'a> Test<'a> {
                     return Look { regular: true, over: over_from };
                 }
                 let (mut regular, before) = (true, least);
-                for line in front.lines() {
+                for line in front.lines().filter(|line| !is_relieved(line.service)) {
                     let plain = line.binding(within, line.average());
                     let exact = line.binding(within, line.latest());
                     if exact.margin() < least {
@@ -132,10 +147,10 @@ impl<'a> Test<'a> {
 
     /// Whether `latest` keeps all lines, or else what would if counts were straight lines, at few distances.
     fn is_soon_seen(&mut self, latest: &[Span]) -> bool {
-        self.tightest(latest, 0).is_ok_and(|line| line.is_none()) || {
+        self.tightest(latest, (0, 0)).is_ok_and(|line| line.is_none()) || {
             self.points = FEW_POINTS;
             let straight = self.least_of_straight(latest);
-            straight.is_some_and(|within| self.tightest(&within, 0).is_ok_and(|line| line.is_none()))
+            straight.is_some_and(|within| self.tightest(&within, (0, 0)).is_ok_and(|line| line.is_none()))
         }
     }
 
@@ -175,18 +190,20 @@ impl<'a> Test<'a> {
         None
     }
 
-    /// The least `X` with which all lines hold.
-    fn least(&mut self, latest: &[Span]) -> Result<Vec<Span>, SharingError> {
+    /// The least `X` with which all lines hold; or if `eased`, those of some services or their reliefs: then which of them, a bit each.
+    fn least(&mut self, latest: &[Span], eased: bool) -> Result<(Vec<Span>, u64), SharingError> {
         let mut within = alloc::vec![Span::ZERO; latest.len()];
         let references: Vec<_> = self.references().collect();
         // What was counted of each reference when it was looked at last.
         let mut counted: Vec<Vec<Shift>> = alloc::vec![Vec::new(); references.len()];
         loop {
-            let mut raised = false;
+            let (mut raised, mut relieved) = (false, 0);
+            // With how much their reliefs would hold as things are.
+            let enough = self.eased(&within, eased);
             for (&reference, counted) in references.iter().zip(&mut counted) {
                 let shifts = self.shifts(reference, &within);
                 // Nothing is there that was not there then, and what was asked for then was given.
-                if *counted == shifts {
+                if *counted == shifts && !eased {
                     continue;
                 }
                 let lines = self.lines(reference, &shifts);
@@ -201,7 +218,12 @@ impl<'a> Test<'a> {
                     for line in front.lines() {
                         let plain = line.binding(&within, line.average());
                         let exact = line.binding(&within, line.latest());
-                        let needed = i128::from(within[line.service].as_nanos()) - exact.margin();
+                        let within_now = i128::from(within[line.service].as_nanos());
+                        let needed = (within_now - exact.margin()).min(enough[line.service]);
+                        if exact.margin() < 0 && needed <= within_now {
+                            relieved |= 1 << line.service;
+                            continue;
+                        }
                         regular &= if uniform { exact.margin() >= 0 } else { plain.margin() >= 0 };
                         if exact.margin() < 0 {
                             late = true;
@@ -230,9 +252,35 @@ impl<'a> Test<'a> {
                 *counted = shifts;
             }
             if !raised {
-                return Ok(within);
+                return Ok((within, relieved));
             }
         }
+    }
+
+    fn reliefs(&self) -> Reliefs<'a> {
+        Reliefs::new(self.sharing, self.demands)
+    }
+
+    /// Of each service: the least `X` with which its relief holds as things are, in nanoseconds; without end if none does, or none is
+    /// asked for.
+    fn eased(&self, within: &[Span], asked: bool) -> Vec<i128> {
+        let mut reliefs = asked.then(|| self.reliefs());
+        let singly = if asked { self.singly() } else { None };
+        let enough = |k: usize| {
+            let line = reliefs.as_mut().filter(|_| !self.demands[k].is_empty())?.of(k, within)?;
+            let singly = singly.as_ref().map_or(i128::MAX, |singly| singly[k].as_nanos().into());
+            Some(singly.min(i128::from(within[k].as_nanos()) - line.margin()))
+        };
+        (0..within.len()).map(enough).map(|enough| enough.unwrap_or(i128::MAX)).collect()
+    }
+
+    /// The least `X` if each batch may hold a single request.
+    fn singly(&self) -> Option<Vec<Span>> {
+        let mut singles = self.sharing.clone();
+        singles.services.iter_mut().for_each(|service| service.batch = 1);
+        singles.check_rate(self.demands).ok()?;
+        let late = alloc::vec![Span::from_nanos(u64::MAX / 4); self.demands.len()];
+        Some(Test::new(&singles, self.demands, self.points).least(&late, false).ok()?.0)
     }
 
     fn references(&self) -> impl Iterator<Item = Reference> + use<'a> {

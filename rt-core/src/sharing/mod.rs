@@ -24,6 +24,7 @@ mod horizon;
 mod line;
 mod margin;
 mod pace;
+mod relief;
 mod shield;
 mod stalls;
 mod sweep;
@@ -101,6 +102,8 @@ pub enum Reference {
     Short(usize),
     /// The last arrival of the service that found none of its own waiting.
     Turn,
+    /// An instant since the arrival of the request itself.
+    Arrival,
 }
 
 /// The tightest line of a test.
@@ -142,6 +145,8 @@ pub struct SharedAdmission {
     /// between two *calm* instants may exceed their times in all: where nothing mandatory waits, and every worker is free
     /// within `P̂`.
     pub binding: Option<SharedBinding>,
+    /// Services, a bit each, whose requests are shown to begin in time by what there is since their own arrival.
+    pub relieved: u64,
 }
 
 impl SharedAdmission {
@@ -259,7 +264,7 @@ impl Sharing {
         let demands: Vec<Demands> =
             streams.iter().map(|of| of.iter().filter_map(StreamSpec::demand).collect()).collect();
         if demands.iter().all(Vec::is_empty) {
-            return Ok(SharedAdmission { start_within: self.latest_starts(), binding: None });
+            return Ok(SharedAdmission { start_within: self.latest_starts(), binding: None, relieved: 0 });
         }
         self.check_rate(&demands)?;
         let admission = match self.rule {
@@ -281,7 +286,9 @@ impl Sharing {
             others[service].clear();
             fewer.check().and_then(|()| fewer.check_rate(&others)).ok()?;
             let tightest = match self.rule {
-                Rule::Earliest => earliest::tightest(&fewer, &others, &admission.start_within, asked).ok()?,
+                Rule::Earliest => {
+                    earliest::tightest(&fewer, &others, &admission.start_within, asked).ok()?
+                }
                 Rule::Turns => turns::admit(&fewer, &others, asked).ok()?.binding,
             };
             fewer.check_stalls(&others).ok()?;

@@ -31,7 +31,7 @@ use crate::counted::Counted;
 use crate::scheduler::Scheduler;
 use crate::scheduler::earliest::Earliest;
 use crate::stream::StreamSpec;
-use crate::time::{Instant, Span};
+use crate::time::{Instant, MAX_SPAN, Span};
 
 /// The most requests that are looked at before the answer is no.
 const LOOKS: usize = 512;
@@ -115,7 +115,11 @@ impl Sharing {
             guard: self.guard,
             longest: self.longest,
             workers: self.workers as u64,
-            early: sooner.map(|(latest, &within)| latest.saturating_sub(within)).max().unwrap_or(Span::ZERO),
+            early: match admission.relieved {
+                0 => sooner.map(|(latest, &within)| latest.saturating_sub(within)).max().unwrap_or(Span::ZERO),
+                // What goes ahead would be one more batch before those that are counted from their own arrival.
+                _ => MAX_SPAN,
+            },
             apart: most.saturating_mul(self.workers as u64 - 1),
             services: self.services.iter().zip(&demands).zip(fewer).map(service).collect(),
             due: Earliest::new(self.services.len()),

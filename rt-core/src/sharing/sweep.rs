@@ -93,6 +93,13 @@ impl<'a> Rises<'a> {
         self.list.partition_point(|rise| rise.0 <= length) - 1
     }
 
+    /// How many there are in a length, none if that is below 0, and the next length at which there are more.
+    pub(super) fn at(&mut self, length: i128) -> (u64, i128) {
+        let place = self.place(u64::try_from(length).unwrap_or(0));
+        let next = self.length(place + 1);
+        (self.list[place].1, if next == u64::MAX { i128::MAX } else { next.into() })
+    }
+
     /// The length at that place, the end of time if there is none.
     fn length(&mut self, place: usize) -> u64 {
         if place < self.list.len() || self.extend() { self.list[place].0 } else { u64::MAX }
