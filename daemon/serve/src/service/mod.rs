@@ -201,7 +201,13 @@ impl Service {
 
     /// Counts a request for which there is no slot; or one that would be refused whatever it brings, if `in_vain`: nothing happens
     /// then if a promise has come to stand meanwhile, for which it may have to be served.
-    pub fn refuse(&self, effects: &mut Effects, lease: &Lease, said: Said, in_vain: bool) -> Option<Handed> {
+    pub fn refuse(
+        &self,
+        effects: &mut Effects,
+        lease: &mut Lease,
+        said: Said,
+        in_vain: bool,
+    ) -> Option<Handed> {
         let (mut refused, mut retired, mut wanted) = (None, None, false);
         self.with_scheduler(effects, |scheduler, now| {
             retired = self.successor();
@@ -214,6 +220,8 @@ impl Service {
             }
         });
         if let Some(next) = retired {
+            // Its classes may have other numbers there.
+            lease.service();
             return next.refuse(effects, lease, said, in_vain);
         }
         if wanted {
