@@ -1,5 +1,5 @@
 //! What promises fall back on without a worker is in force within the time that is told, whatever was begun before: long batches, early
-//! requests, late reading or late timers, stalls as declared. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
+//! requests, late reading or late timers, stalls as declared. `WEIR_EXHAUSTIVE=n` looks at `n` times as many systems.
 
 use std::cell::Cell;
 use std::rc::Rc;
