@@ -1,7 +1,7 @@
 //! A device whose workers are lost and come back and whose batches run over by more than harms nobody, through stalls, late reading, a
 //! stream that sends too much, streams that come, go, change hands and are declared anew, and takeovers, also by a device that lacks a
 //! worker. What must be served is missed by what was announced alone; and once nothing is wrong all is well again, as if nothing had
-//! been: overruns within the margin are told to nobody. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
+//! been: overruns within the margin are told to nobody. `WEIR_EXHAUSTIVE=n` looks at `n` times as many systems.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
 //! What promises fall back on, and a weaker promise of a stream that sends too much, is in force within the time that is told, whatever was begun
-//! before: long batches, early requests, late reading or late timers, stalls as declared. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
+//! before: long batches, early requests, late reading or late timers, stalls as declared. `WEIR_EXHAUSTIVE=n` looks at `n` times as many systems.
 
 use std::cell::Cell;
 use std::rc::Rc;

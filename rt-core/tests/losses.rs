@@ -1,7 +1,7 @@
 //! All that a service stands within its assumptions, while workers are lost and come back and batches take longer: early requests, late
 //! reading, stalls as declared, long batches, a stream that sends too much, streams that come, go, change hands and are declared anew,
 //! takeovers. What has to be served is missed by what was announced before alone, each promise is kept over all that came while it was in
-//! force, and all is well again once nothing is wrong. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
+//! force, and all is well again once nothing is wrong. `WEIR_EXHAUSTIVE=n` looks at `n` times as many systems.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::{
-    DAEMON, Daemon, Deployment, Listener, alone, answers, best_effort, daemon_in_real_time, eventually, pause,
+    DAEMON, Daemon, Deployment, Listener, answers, best_effort, daemon_in_real_time, eventually, pause, quiet,
 };
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
@@ -277,7 +277,7 @@ fn batches_that_take_longer_are_told_of_once_that_is_more_than_is_left_of_the_de
 
 #[test]
 fn a_promise_from_end_to_end_is_kept_beside_a_flood() {
-    alone();
+    quiet();
     let streams = r#"
         [[pipeline.stream]]
         name = "line"
