@@ -67,10 +67,8 @@ impl Seen {
         let instance = Arc::downgrade(service);
         let missed: u64 = told.missed.values().sum();
         // A pipeline is as right as its stages together are; each of them has one model.
-        let whole = service.plan.pipeline.as_ref().map(|pipeline| {
-            let stages = pipeline.stages.iter().map(|stage| stage.runs.spec.accuracy);
-            service.plan.config.accuracy_of(&stages.collect::<Vec<_>>())
-        });
+        let stages: Vec<f64> = service.plan.stages().iter().map(|stage| stage.runs.spec.accuracy).collect();
+        let whole = (!stages.is_empty()).then(|| service.plan.config.accuracy_of(&stages));
         let answers = match whole {
             Some(accuracy) => vec![(told.served, Some(accuracy))],
             None => told.variants.iter().map(|variant| (variant.answered, variant.accuracy)).collect(),

@@ -64,14 +64,25 @@ const BOX: &str = r#"
     ]
 "#;
 
-/// Every number of devices of every class for every stage, with each model alone; of a service with every set of its models, but on devices
-/// that are shared.
+/// Every number of devices of every class for every stage, with each model alone, or all stages on the devices of a class that is shared; of
+/// a service with every set of its models, but on devices that are shared.
 fn ways(site: &Site, service: &ServiceConfig) -> Vec<Vec<Placed>> {
+    let classes = || 0..site.placement.classes.len();
+    if service.stages.is_empty() {
+        return product(site, service, |_| true);
+    }
+    let shared = classes().filter(|&class| site.placement.classes[class].shared);
+    let shared = shared.flat_map(|class| product(site, service, move |of| of == class));
+    let own = product(site, service, |class| !site.placement.classes[class].shared);
+    own.into_iter().chain(shared).collect()
+}
+
+fn product(site: &Site, service: &ServiceConfig, on: impl Fn(usize) -> bool) -> Vec<Vec<Placed>> {
     let mut all: Vec<Vec<Placed>> = vec![Vec::new()];
     for runs in service.running() {
         let of = runs.candidates.as_ref().expect("all are placed");
         let mut some = Vec::new();
-        for &class in &of.classes {
+        for class in of.classes.iter().copied().filter(|&class| on(class)) {
             for set in 1u32..1 << of.models.count() {
                 let models: Vec<usize> =
                     (0..of.models.count()).filter(|model| set >> model & 1 == 1).collect();
@@ -128,30 +139,30 @@ fn accuracy(site: &Site, chosen: &[&Vec<Placed>]) -> Option<f64> {
         let planned = demand * site.placement.headroom;
         let of = match &plan.pipeline {
             None if placed[0].devices == 0 => {
-                let times = &plan.workers().profile;
+                let latency = plan.config.deadline.saturating_sub(plan.config.guard);
                 let sizes = plan.workers().batch..=plan.largest_batch().max(plan.workers().batch);
-                let each = sizes.map(|b| times.bound(b).as_secs_f64() / b as f64);
+                let sizes = sizes.filter(|&b| plan.workers().profile.bound(b) <= latency);
+                let each = sizes.map(|b| takes(plan, b) / b as f64);
                 load += planned * each.fold(f64::INFINITY, f64::min);
-                100.0 * plan.spec.accuracy
+                match plan.stages() {
+                    [] => 100.0 * plan.spec.accuracy,
+                    _ => 100.0 * of_a_path(plan),
+                }
             }
             None => mean(plan, planned, placed[0].devices)?,
             Some(pipeline) => {
-                // By hand, for trees: what a source becomes, and what is right on each path.
+                // By hand, for trees: what a source becomes.
                 let mut becomes: Vec<f64> = Vec::new();
-                let mut right: Vec<f64> = Vec::new();
                 for stage in &pipeline.stages {
                     let parent = stage.config.after.iter().next();
                     becomes.push(parent.map_or(1.0, |parent| becomes[parent] * stage.config.mean));
-                    right.push(parent.map_or(1.0, |parent| right[parent]) * stage.runs.spec.accuracy);
                     let workers = stage.runs.workers();
                     let each = workers.batch_time().as_secs_f64() / workers.batch as f64;
                     if planned * becomes[becomes.len() - 1] * each > workers.count as f64 * (1.0 + 1e-9) {
                         return None;
                     }
                 }
-                let is_last = |&i: &usize| !pipeline.stages.iter().any(|stage| stage.config.after.has(i));
-                let ends: Vec<f64> = (0..right.len()).filter(is_last).map(|i| right[i]).collect();
-                100.0 * ends.iter().sum::<f64>() / ends.len() as f64
+                100.0 * of_a_path(plan)
             }
         };
         let value = site.config.services[plan_place(site, plan)].worth().expect("all are placed").1;
@@ -160,6 +171,44 @@ fn accuracy(site: &Site, chosen: &[&Vec<Placed>]) -> Option<f64> {
     }
     let room = site.placement.classes.iter().find(|class| class.shared).map_or(0, |class| class.devices);
     (load <= room as f64 + 1e-9).then_some(sum / whole)
+}
+
+/// What a batch of so many takes on shared devices, in seconds: of a pipeline all that they become on average, at each stage in the batches
+/// that together take least.
+fn takes(plan: &ServicePlan, batch: usize) -> f64 {
+    if plan.stages().is_empty() {
+        return plan.workers().profile.bound(batch).as_secs_f64();
+    }
+    let mut becomes: Vec<f64> = Vec::new();
+    let mut all = 0.0;
+    for stage in plan.stages() {
+        let parent = stage.config.after.iter().next();
+        becomes.push(parent.map_or(1.0, |parent| becomes[parent] * stage.config.mean));
+        let times = &stage.runs.workers().profile;
+        let requests = (batch as f64 * becomes[becomes.len() - 1]).ceil() as usize;
+        let mut least = vec![0.0];
+        for requests in 1..=requests {
+            // Sources are one batch.
+            let firsts =
+                if parent.is_none() { requests..=requests } else { 1..=requests.min(times.max_batch()) };
+            let of = |first: usize| times.bound(first).as_secs_f64() + least[requests - first];
+            least.push(firsts.map(of).fold(f64::INFINITY, f64::min));
+        }
+        all += least[requests];
+    }
+    all
+}
+
+/// The mean accuracy of what is on the way to each last stage, of a tree.
+fn of_a_path(plan: &ServicePlan) -> f64 {
+    let mut right: Vec<f64> = Vec::new();
+    for stage in plan.stages() {
+        let parent = stage.config.after.iter().next();
+        right.push(parent.map_or(1.0, |parent| right[parent]) * stage.runs.spec.accuracy);
+    }
+    let is_last = |&i: &usize| !plan.stages().iter().any(|stage| stage.config.after.has(i));
+    let ends: Vec<f64> = (0..right.len()).filter(is_last).map(|i| right[i]).collect();
+    ends.iter().sum::<f64>() / ends.len() as f64
 }
 
 fn plan_place(site: &Site, plan: &ServicePlan) -> usize {
@@ -268,6 +317,128 @@ fn boxes_with_pipelines_are_placed_as_well_as_by_trying_every_way() {
     );
 }
 
+/// Two pipelines and a service on devices that they share, with one device beside these that the service may have to itself.
+fn thrown_together(seed: u64) -> String {
+    let mut dice = StdRng::seed_from_u64(1_000 + seed);
+    let mut text = format!(
+        "[daemon]\nrealtime = false\n[placement]\nheadroom = 1.1\n\
+         [[placement.class]]\nname = \"all\"\nengine = \"simulated\"\ncount = {}\nshared = true\n\
+         [[placement.class]]\nname = \"own\"\nengine = \"simulated\"\ncount = 1\n",
+        1 + seed % 2,
+    );
+    let models = |dice: &mut StdRng, longest: u64| {
+        let (time, more) = (dice.random_range(longest / 8..longest), dice.random_range(12..30));
+        let both = |time: u64| {
+            format!("all = [\"{time}00us\", \"{}00us\"], own = [\"{time}00us\"]", time + time / 2)
+        };
+        let (first, second) = (dice.random_range(0.3..0.6), dice.random_range(0.6..0.9));
+        format!(
+            "simulated = {{ input = 4, output = 4, models = [{{ accuracy = {first:.4}, times = {{ {} }} }}, \
+             {{ accuracy = {second:.4}, times = {{ {} }} }}] }}\nhandover = \"0ms\"\n",
+            both(time),
+            both(time * more / 10)
+        )
+    };
+    let stream = |kind: &str, dice: &mut StdRng, period: u64| {
+        format!(
+            "[[{kind}.stream]]\nname = \"s\"\nconstraints = [{{ any-miss = {{ m = {}, k = 4 }} }}]\n\
+             arrivals = [{{ periodic = {{ period = \"{period}ms\", jitter = \"5ms\" }} }}]\n",
+            dice.random_range(0..3)
+        )
+    };
+    let (period, deadline) = (dice.random_range(10..40), dice.random_range(20..70));
+    text += &format!(
+        "[[service]]\nname = \"one\"\nguard = \"1ms\"\ndeadline = \"{deadline}ms\"\n{}",
+        models(&mut dice, 160)
+    );
+    text += &stream("service", &mut dice, period);
+    for name in ["p", "q"] {
+        let (period, deadline) = (dice.random_range(15..70), dice.random_range(40..140));
+        text += &format!("[[pipeline]]\nname = \"{name}\"\nguard = \"1ms\"\ndeadline = \"{deadline}ms\"\n");
+        text += &stream("pipeline", &mut dice, period);
+        text += &format!("[[pipeline.stage]]\nname = \"a\"\n{}", models(&mut dice, 160));
+        let fan_out = dice.random_range(1..=3u32);
+        text += &format!(
+            "[[pipeline.stage]]\nname = \"b\"\nafter = \"a\"\nfan-out = {fan_out}\nmean = {:.2}\n{}\
+             adapter = {{ each = {{ scores = \"output\", threshold = 0.5 }}, inputs.input = {{ pass = \"source.input\" }} }}\n",
+            f64::from(fan_out) * dice.random_range(0.3..1.0),
+            models(&mut dice, 80)
+        );
+    }
+    text
+}
+
+#[test]
+fn pipelines_and_services_that_share_devices_are_placed_as_well_as_by_trying_every_way() {
+    let (mut fit, mut mixed, mut refused) = (0, 0, 0);
+    for seed in 0..16 {
+        let text = thrown_together(seed);
+        let site = site(&text);
+        let placement = site.solve(LIMIT).expect("it is profiled");
+        let found = placement.accuracy.filter(|_| placement.feasible);
+        let best = tried(&site);
+        assert_eq!(found.is_some(), best.is_some(), "{seed}: {found:?} for {best:?}\n{text}");
+        let (Some(found), Some(best)) = (found, best) else {
+            assert_ne!(placement.reason, Some(Reason::Time), "{seed}");
+            refused += 1;
+            continue;
+        };
+        assert!((found - best).abs() <= 0.001, "{seed}: {found} for {best}\n{text}");
+        assert!(placement.bound.is_some_and(|bound| (bound - best).abs() <= 0.001), "{seed}\n{text}");
+        let complete = placement.complete.expect("it is certified as a whole");
+        let [device] = &complete.plan.devices()[..] else { panic!("{seed}: one class is shared\n{text}") };
+        assert!(device.services.contains(&"p".to_owned()) && device.services.contains(&"q".to_owned()));
+        fit += 1;
+        let models = |place: usize| complete.config.services[place].places().expect("placed");
+        // Not all have the same of their models.
+        let first = (1..3).flat_map(models).map(|placed| placed.models[0]).collect::<BTreeSet<_>>();
+        mixed += usize::from(first.len() > 1);
+    }
+    assert!(
+        fit >= 5 && mixed >= 2 && refused >= 2,
+        "{fit} fit, {mixed} mixed, {refused} do not: the dice say too little"
+    );
+}
+
+/// `BOX` on one class that everybody shares.
+fn together() -> String {
+    let text = BOX.replacen("count = 3", "count = 3\n    shared = true", 1);
+    let text = text.replace(
+        "name = \"slow\"\n    engine = \"simulated\"\n    count = 2",
+        "name = \"slow\"\n    engine = \"simulated\"\n    count = 1",
+    );
+    text.replace("mean = 1.5", "mean = 1.5\n    classes = [\"fast\"]")
+        .replace("name = \"detect\"", "name = \"detect\"\n    classes = [\"fast\"]")
+}
+
+#[test]
+fn what_is_written_of_a_pipeline_on_shared_devices_is_a_box_again_that_is_served_as_it_is() {
+    let placement = site(&together()).solve(LIMIT).expect("it is profiled");
+    assert_eq!(
+        (placement.reason, &placement.changes[..]),
+        (None, &["other".to_owned(), "meter".to_owned()][..])
+    );
+    let complete = placement.complete.as_ref().expect("it fits");
+    assert!(complete.text.contains("[[device]]\nname = \"fast\"\nworkers = 3"), "{}", complete.text);
+    let meter = &complete.config.services[1];
+    assert!(
+        meter.is_fused() && meter.places().is_some_and(|all| all.iter().all(|placed| placed.devices == 0))
+    );
+    let parts = &placement.spots[1].as_ref().expect("it is placed").parts;
+    assert!(
+        parts.len() == 2 && parts.iter().all(|part| part.busy[0] > 0.0 && part.busy[0] < 1.0),
+        "{parts:?}"
+    );
+    // Nothing is left to change, nor while it is served, where it stays with what it shares.
+    let again = site(&complete.text).solve(LIMIT).expect("it is profiled");
+    assert_eq!((again.changes.len(), again.accuracy), (0, placement.accuracy), "{}", complete.text);
+    assert_eq!(again.complete.expect("it fits").text, complete.text);
+    let stays = site(&complete.text).without_restart().solve(LIMIT).expect("it is profiled");
+    assert!(stays.feasible && stays.changes.is_empty(), "{:?}", stays.changes);
+    let (asides, all) = site(&complete.text).asides(1, Instant::ZERO).expect("it is profiled");
+    assert!(asides.is_empty() && all, "it does not leave what it shares");
+}
+
 #[test]
 fn what_is_written_is_a_box_again_that_is_served_as_it_is() {
     let placement = site(BOX).solve(LIMIT).expect("it is profiled");
@@ -337,13 +508,16 @@ fn each_stage_is_measured_with_every_model_on_every_class() {
          [pipeline.stage.adapter]\neach = {{ scores = \"scores\", threshold = 0.5 }}\n\
          inputs.image = {{ crop = \"source.image\", boxes = \"boxes\" }}\n"
     );
-    let all = measured(&load(&text));
-    let specs = crate::models::resolve_models(&all).expect("they are shipped");
-    let work = crate::profile::Work::new(&all, &specs, false);
-    let mut names: Vec<&str> = work.subjects.iter().map(|subject| &*subject.timed.name).collect();
-    names.sort_unstable();
+    let names = |text: &str| {
+        let all = measured(&load(text));
+        let specs = crate::models::resolve_models(&all).expect("they are shipped");
+        let work = crate::profile::Work::new(&all, &specs, false);
+        let mut names: Vec<String> = work.subjects.into_iter().map(|subject| subject.timed.name).collect();
+        names.sort_unstable();
+        names
+    };
     assert_eq!(
-        names,
+        names(&text),
         [
             "digits-l at plates/read in one",
             "digits-l at plates/read in two",
@@ -352,4 +526,11 @@ fn each_stage_is_measured_with_every_model_on_every_class() {
             "scenes-detect at plates/detect in one",
         ]
     );
+    // Where a class is shared, all of them are on it or none is.
+    let shared = text.replace("cores = [1]\n", "cores = [1]\nshared = true\n");
+    let own = names(&shared);
+    assert!(own.len() == 3 && own.iter().all(|name| name.ends_with("in one")), "{own:?}");
+    let all = shared.replace("classes = [\"one\"]\n", "");
+    assert_eq!(names(&all).len(), 6);
+    assert_eq!(measured(&load(&all)).services.iter().filter(|pipeline| pipeline.is_fused()).count(), 1);
 }
