@@ -6,12 +6,12 @@ use std::sync::{Arc, Weak};
 use rt_core::{Instant, Span};
 use weir_client::status;
 use weir_os::clock;
-use weir_plan::config::{Config, PlacementConfig, ServiceConfig};
+use weir_plan::config::{Config, PlacementConfig, ServiceConfig, StageConfig};
 use weir_plan::placed::Gone;
 use weir_serve::service::{Service, WorkerView};
 use weir_serve::status::of;
 
-use super::demand::Demand;
+use super::demand::{Demand, Factor};
 use super::steps::Hold;
 use super::verdict::Present;
 
@@ -36,6 +36,8 @@ struct One {
     served: u64,
     missed: u64,
     answered: Vec<u64>,
+    /// Of each stage of a pipeline what results become there, and how many did so far of this instance.
+    factors: Vec<(Factor, [u64; 2])>,
     /// Since the last look: requests that were served and missed, answers of a known accuracy, and how many of these are right.
     since: (u64, u64, u64, f64),
     /// Requests a second that were planned for last.
@@ -74,9 +76,11 @@ impl Seen {
             None => told.variants.iter().map(|variant| (variant.answered, variant.accuracy)).collect(),
         };
         let answered: Vec<u64> = answers.iter().map(|(answered, _)| *answered).collect();
-        let estimator = placement.controller.estimator;
+        let (estimator, period) = (placement.controller.estimator, clock::duration(placement.period));
+        let of = |stage: &StageConfig| (Factor::new(estimator, period, stage.mean), [0; 2]);
         let one = self.services.entry(told.name.clone()).or_insert_with(|| One {
-            demand: Demand::new(estimator, clock::duration(placement.period)),
+            demand: Demand::new(estimator, period),
+            factors: service.plan.config.stages.iter().map(of).collect(),
             instance: instance.clone(),
             served: told.served,
             missed,
@@ -89,10 +93,17 @@ impl Seen {
             // Its answers are counted anew, its requests are not.
             let before = if whole.is_some() { one.served } else { 0 };
             (one.instance, one.answered) = (instance, vec![before; answered.len()]);
+            one.factors.iter_mut().for_each(|(_, before)| *before = [0; 2]);
         }
         let (served, missed_since) =
             (told.served.saturating_sub(one.served), missed.saturating_sub(one.missed));
         one.demand.add(served + missed_since, clock::duration(length));
+        for ((factor, before), stage) in one.factors.iter_mut().zip(&told.stages) {
+            let now = [stage.parent_results, stage.requests];
+            let [results, requests] = [0, 1].map(|i| now[i].saturating_sub(before[i]));
+            factor.add((results, requests), clock::duration(length));
+            *before = now;
+        }
         one.since.0 += served;
         one.since.1 += missed_since;
         for ((now, accuracy), before) in answers.into_iter().zip(&one.answered) {
@@ -105,7 +116,8 @@ impl Seen {
         (one.served, one.missed, one.answered) = (told.served, missed, answered);
         let expected =
             one.demand.burst(one.planned.unwrap_or(f64::MAX)).or(one.demand.expected()).unwrap_or(0.0);
-        one.carries = service.plan.shared.is_some() || expected <= left(service);
+        let factors: Vec<f64> = one.factors.iter().map(|(factor, _)| factor.expected()).collect();
+        one.carries = service.plan.shared.is_some() || expected <= left(service, &factors);
     }
 
     /// Notes whose workers are lost, and gives up those that have been for long.
@@ -203,6 +215,38 @@ impl Seen {
         expected.collect()
     }
 
+    /// Of each stage of a pipeline that is placed, behind the first and no join, how many requests a result becomes there: by
+    /// `pipeline/stage`.
+    pub(super) fn factors(&self, config: &Config) -> BTreeMap<String, f64> {
+        let all = placed(config).flat_map(|pipeline| {
+            let seen = self.services.get(&pipeline.name);
+            let behind =
+                pipeline.stages.iter().enumerate().skip(1).filter(|(_, stage)| !stage.after.is_join());
+            behind.map(move |(i, stage)| {
+                let seen = seen.and_then(|one| one.factors.get(i));
+                let mean = seen.map_or(stage.mean, |(factor, _)| factor.expected());
+                (format!("{}/{}", pipeline.name, stage.runs.name), mean.min(f64::from(stage.fan_out)))
+            })
+        });
+        all.collect()
+    }
+
+    /// The requests a second of all services, and of all stages of pipelines, where so much comes: what tells one demand from another.
+    pub(super) fn load(&self, config: &Config, demand: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+        let mut all = demand.clone();
+        for pipeline in placed(config).filter(|service| !service.stages.is_empty()) {
+            let Some(sources) = demand.get(&pipeline.name) else { continue };
+            let factors = self.services.get(&pipeline.name).map(|one| &one.factors);
+            let each = pipeline.stages.iter().enumerate().map(|(i, stage)| {
+                factors.and_then(|all| all.get(i)).map_or(stage.mean, |(factor, _)| factor.expected())
+            });
+            let means = pipeline.means_of(&each.collect::<Vec<_>>());
+            let names = pipeline.stages.iter().map(|stage| format!("{}/{}", pipeline.name, stage.runs.name));
+            all.extend(names.zip(means.into_iter().map(|mean| sources * mean)));
+        }
+        all
+    }
+
     /// Plans are made for so much from now on.
     pub(super) fn plan_for(&mut self, demand: &BTreeMap<String, f64>) {
         for (name, one) in &mut self.services {
@@ -238,10 +282,15 @@ impl Seen {
 
     /// For STATUS.
     pub(super) fn demand(&self, config: &Config) -> Vec<status::PlacementDemand> {
-        let expected = self.expected(config);
-        let one = |(name, expected_per_s)| {
+        let (expected, factors) = (self.expected(config), self.factors(config));
+        let one = |(name, expected_per_s): (String, f64)| {
             let planned_per_s = self.services.get(&name).and_then(|one| one.planned);
-            status::PlacementDemand { service: name, expected_per_s, planned_per_s }
+            let of = |(of, &mean): (&String, &f64)| {
+                let stage = of.strip_prefix(&*name)?.strip_prefix('/')?.to_owned();
+                Some(status::PlacementStage { stage, mean })
+            };
+            let stages = factors.iter().filter_map(of).collect();
+            status::PlacementDemand { service: name, expected_per_s, planned_per_s, stages }
         };
         expected.into_iter().map(one).collect()
     }
@@ -260,8 +309,9 @@ pub(super) fn holds(config: &Config) -> BTreeMap<&str, Vec<Hold>> {
     placed(config).map(|service| (&*service.name, holds(service))).collect()
 }
 
-/// How many requests a second the workers that are left answer in full batches; of a pipeline sources, where that is least.
-fn left(service: &Service) -> f64 {
+/// How many requests a second the workers that are left answer in full batches; of a pipeline sources, where that is least, by what results
+/// become at its stages.
+fn left(service: &Service, factors: &[f64]) -> f64 {
     let (plan, view) = (&service.plan, service.view());
     let Some(pipeline) = &plan.pipeline else {
         return plan.mean_capacity() * view.workers_alive() as f64 / plan.worker_count().max(1) as f64;
@@ -270,7 +320,7 @@ fn left(service: &Service) -> f64 {
     for (worker, _) in view.workers().enumerate().filter(|(_, does)| *does != WorkerView::Lost) {
         alive[pipeline.place_of(worker).0] += 1;
     }
-    let stages = pipeline.stages.iter().zip(plan.config.means()).zip(alive);
+    let stages = pipeline.stages.iter().zip(plan.config.means_of(factors)).zip(alive);
     let each = stages.map(|((stage, mean), alive)| {
         stage.runs.capacity() / mean * alive as f64 / stage.runs.workers().count.max(1) as f64
     });
@@ -291,6 +341,10 @@ fn hold(runs: &ServiceConfig, placement: &PlacementConfig) -> Option<Hold> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use weir_plan::config::Estimator;
+
     use super::*;
 
     /// A pipeline of two stages, on two devices of a class that only counts and on two cores.
@@ -338,5 +392,36 @@ mod tests {
         assert_eq!(told(&[(1, true)], std::slice::from_ref(&one)), [one.clone(), four.clone(), five.clone()]);
         // The third worker is the first of the second stage.
         assert_eq!(told(&[(2, true)], &[four]), [one.clone(), one, five]);
+    }
+
+    #[test]
+    fn what_results_become_is_what_was_counted_and_else_what_the_file_says() {
+        let text = PIPELINE.replace("after = \"x\"", "after = \"x\"\nfan-out = 4\nmean = 3.0");
+        let config = Config::parse(std::path::Path::new("weir.toml"), &text).expect("a configuration");
+        let demand = BTreeMap::from([("p".to_owned(), 10.0)]);
+        let of = |name: &str, number: f64| (name.to_owned(), number);
+        let mut seen = Seen::default();
+        assert_eq!(seen.factors(&config), [of("p/y", 3.0)].into());
+        assert_eq!(seen.load(&config, &demand), [of("p", 10.0), of("p/x", 10.0), of("p/y", 30.0)].into());
+        let (estimator, period) = (Estimator::Mean, Duration::from_secs(2));
+        let mut factors: Vec<_> =
+            [1.0, 3.0].map(|mean| (Factor::new(estimator, period, mean), [0; 2])).into();
+        factors[1].0.add((40, 60), Duration::from_secs(1));
+        let one = One {
+            demand: Demand::new(estimator, period),
+            factors,
+            instance: Weak::new(),
+            served: 0,
+            missed: 0,
+            answered: Vec::new(),
+            since: (0, 0, 0, 0.0),
+            planned: None,
+            carries: true,
+        };
+        seen.services.insert("p".to_owned(), one);
+        assert_eq!(seen.factors(&config), [of("p/y", 1.5)].into());
+        assert_eq!(seen.load(&config, &demand)["p/y"], 15.0);
+        let told = seen.demand(&config);
+        assert_eq!((told.len(), &*told[0].stages[0].stage, told[0].stages[0].mean), (1, "y", 1.5));
     }
 }

@@ -144,7 +144,11 @@ impl Site {
     /// Why it cannot be served so.
     pub(super) fn complete(&self, spots: &[Option<Spot>]) -> Result<Complete, PlaceError> {
         let text = text::completed(&self.config, &self.placement, spots)?;
-        let config = Config::parse(&self.config.path, &text)?;
+        let mut config = Config::parse(&self.config.path, &text)?;
+        // What results become may be known better than the file says.
+        let said = self.config.services.iter().flat_map(|service| &service.stages);
+        let stages = config.services.iter_mut().flat_map(|service| &mut service.stages);
+        stages.zip(said).for_each(|(stage, said)| stage.mean = said.mean);
         let models = crate::models::resolve_models(&config)?;
         let plan = Plan::of(&config, models, &self.profile)?;
         Ok(Complete { text, config, plan })

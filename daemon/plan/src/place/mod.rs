@@ -239,15 +239,18 @@ impl Site {
         &self.demand
     }
 
-    /// The same box for another demand: of those services that are named.
+    /// The same box for another demand: of those services that are named; and where a name is `pipeline/stage`, with another number of
+    /// requests that a result becomes there on average.
     ///
     /// # Errors
-    /// If there is no such service, or that is no demand.
+    /// If there is no such service or stage, or that is no demand of it.
     pub fn demanding(mut self, demand: &BTreeMap<String, f64>) -> Result<Self, PlaceError> {
         for (name, &value) in demand {
             let wrong =
                 |reason: String| PlaceError::Demand { name: name.clone(), value: value.to_string(), reason };
-            let at = self.config.services.iter().position(|of| of.name == *name && of.is_placed());
+            let (service, stage) =
+                name.split_once('/').map_or((&**name, None), |(of, stage)| (of, Some(stage)));
+            let at = self.config.services.iter().position(|of| of.name == service && of.is_placed());
             let Some(at) = at else {
                 let all = self.config.services.iter().filter(|of| of.is_placed()).map(|of| &*of.name);
                 return Err(wrong(format!(
@@ -255,11 +258,23 @@ impl Site {
                     all.collect::<Vec<_>>().join(", ")
                 )));
             };
-            if !(0.0..=1e9).contains(&value) {
-                return Err(wrong("must be in 0..=1000000000".to_owned()));
+            let Some(stage) = stage else {
+                if !(0.0..=1e9).contains(&value) {
+                    return Err(wrong("must be in 0..=1000000000".to_owned()));
+                }
+                self.demand[at] = value;
+                continue;
+            };
+            let mut behind = self.config.services[at].stages.iter_mut().skip(1);
+            let Some(stage) = behind.find(|of| of.runs.name == stage && !of.after.is_join()) else {
+                return Err(wrong("no such stage is behind another one, and no join".to_owned()));
+            };
+            if !(0.0..=f64::from(stage.fan_out)).contains(&value) {
+                return Err(wrong(format!("must be in 0..={}, as fan-out says", stage.fan_out)));
             }
-            self.demand[at] = value;
+            stage.mean = value;
         }
+        self.planned.get_mut().clear();
         Ok(self)
     }
 

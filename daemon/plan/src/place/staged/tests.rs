@@ -479,6 +479,35 @@ fn what_does_not_fit_is_said_of_pipelines_too() {
     assert!(late.violated.iter().any(|of| of.service == "meter" && of.missing == 1.0), "{:?}", late.violated);
 }
 
+/// Three requests of each result in place of one and a half are too many for the better reader, and the file says what it said.
+#[test]
+fn what_results_become_may_be_told_beside_demand() {
+    let with = |mean: f64| {
+        let known = [("meter".to_owned(), 75.0), ("meter/read".to_owned(), mean)].into();
+        site(BOX).demanding(&known).expect("a demand").solve(LIMIT).expect("it is profiled")
+    };
+    let [few, many] = [0.5, 3.0].map(|mean| (mean, with(mean)));
+    for (mean, placement) in [&few, &many] {
+        let complete =
+            placement.complete.as_ref().unwrap_or_else(|| panic!("{mean}: {:?}", placement.reason));
+        assert!(complete.text.contains("mean = 1.5"), "{}", complete.text);
+        assert_eq!(complete.config.services[1].stages[1].mean, *mean);
+        let busy = placement.spots[1].as_ref().map(|spot| spot.parts[1].busy[0]).expect("it is placed");
+        let read = &complete.plan.services[1].stages()[1].runs;
+        let of_all = 82.5 * mean / read.capacity();
+        assert!((busy - of_all).abs() < 1e-9, "{busy} {of_all}");
+    }
+    assert!(few.1.accuracy > many.1.accuracy, "{:?} {:?}", few.1.accuracy, many.1.accuracy);
+    let told = |name: &str, mean: f64| {
+        let known = [(name.to_owned(), mean)].into();
+        site(BOX).demanding(&known).expect_err("wrong").to_string()
+    };
+    assert_eq!(told("meter/read", 3.5), "demand of meter/read = 3.5: must be in 0..=3, as fan-out says");
+    let none = "no such stage is behind another one, and no join";
+    assert_eq!(told("meter/detect", 1.0), format!("demand of meter/detect = 1: {none}"));
+    assert_eq!(told("other/read", 1.0), format!("demand of other/read = 1: {none}"));
+}
+
 #[test]
 fn where_time_is_short_nothing_is_called_the_best() {
     let site = site(BOX);
