@@ -60,6 +60,10 @@ fn a_source_is_answered_on_a_device_as_by_stages_with_workers_of_their_own() {
     }
     // Four sources, and what they became.
     assert_eq!(stages(&daemon), [("detect".to_owned(), 1, 4), ("read".to_owned(), 1, 6)]);
+    let status = daemon.status();
+    let meter = status["services"].as_array().and_then(|all| all.iter().find(|one| one["name"] == "meter"));
+    let read = &meter.expect("there")["stages"][1];
+    assert_eq!((&read["parent_results"], &read["requests"]), (&4.into(), &6.into()), "{read}");
 }
 
 #[test]

@@ -104,6 +104,7 @@ fn a_source_is_answered_with_what_it_became_at_each_stage() {
         stages.iter().map(|stage| (stage["name"].as_str(), stage["workers"].as_u64())).collect();
     assert_eq!(told, [(Some("detect"), Some(1)), (Some("read"), Some(2))]);
     assert_eq!((&stages[1]["after"], &stages[1]["fan_out"]), (&"detect".into(), &3.into()));
+    assert_eq!((&stages[1]["parent_results"], &stages[1]["requests"]), (&4.into(), &6.into()), "{status}");
     assert_eq!(status["served"], 4);
 }
 

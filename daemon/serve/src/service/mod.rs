@@ -91,6 +91,8 @@ pub struct Service {
     answered: Box<[AtomicU64]>,
     /// Of a pipeline: results so far, by stage and variant.
     results: Vec<Box<[AtomicU64]>>,
+    /// And by stage of how many results of those before it was looked what they become there, and how many requests that is.
+    factors: Vec<[AtomicU64; 2]>,
     meters: Meters,
     totals: Arc<Totals>,
     by_class: ByClass,
