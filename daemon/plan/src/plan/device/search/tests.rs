@@ -212,7 +212,9 @@ fn in_order_the_first_service_has_most_and_then_the_next() {
 #[test]
 fn the_rule_that_leaves_more_to_promise_is_taken() {
     use rt_core::sharing::Rule as By;
-    let merit = |rule: &str, services: &[(&str, u64, usize, u64, (u64, &str))]| {
+    /// Name, time, batch, deadline, and how many requests in what time.
+    type Reserved<'a> = (&'a str, u64, usize, u64, (u64, &'a str));
+    let merit = |rule: &str, services: &[Reserved<'_>]| {
         let more: Vec<String> = services
             .iter()
             .map(|(name, _, batch, _, (count, length))| {
