@@ -9,7 +9,7 @@ TARGETS := $(shell rustc --print sysroot)/lib/rustlib
 # The oldest Rust that Cargo.toml promises.
 OLDEST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: all demo test forget-unchecked test-gpu deps fetched format lint licences proof unit models doc bare arm oldest configs foreign python oip oip-proto servers bench profile-example experiments fuzz soak install uninstall deb wheel clean
+.PHONY: all demo test forget-unchecked test-gpu deps fetched format lint licences proof unit search models doc bare arm oldest configs foreign python oip oip-proto servers bench profile-example experiments fuzz soak install uninstall deb wheel clean
 
 all: $(WEIR)
 
@@ -84,6 +84,11 @@ proof:
 unit: export RUST_TEST_THREADS ?= $(shell echo $$((6 * $$(nproc))))
 unit:
 	$(CARGO) test --workspace
+
+## search: the searches of `make unit` for broken promises, of SEARCH (10) times as many systems
+SEARCH ?= 10
+search: deps
+	WEIR_EXHAUSTIVE=$(SEARCH) $(CARGO) test -p rt-core -p planner
 
 # In every order of threads by loom; and by Miri, which sees undefined behaviour, where a nightly Rust has it.
 models:

@@ -77,6 +77,18 @@ pub struct PlacementDemand {
     pub expected_per_s: f64,
     /// What was planned for last; none before the first look.
     pub planned_per_s: Option<f64>,
+    /// Of a pipeline what results become at each stage behind the first that is no join.
+    pub stages: Vec<PlacementStage>,
+}
+
+/// What results become at a stage of a pipeline.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PlacementStage {
+    /// Its name.
+    pub stage: String,
+    /// How many requests a result of the stages before is expected to become, on average: as configured until any are seen.
+    pub mean: f64,
 }
 
 /// How a reload ended.

@@ -314,8 +314,8 @@ fn documented(heading: &str) -> std::collections::BTreeSet<&'static str> {
 #[test]
 fn every_member_of_status_is_described() {
     use weir_client::status::{
-        Class, Departed, Histogram, Level, Placement, PlacementDemand, Planning, Reload, Reloading, SafeMode,
-        Service, Status, Stream, Suspended, Suspensions, Table, Tensor, Variant,
+        Class, Departed, Histogram, Level, Placement, PlacementDemand, PlacementStage, Planning, Reload,
+        Reloading, SafeMode, Service, Status, Stream, Suspended, Suspensions, Table, Tensor, Variant,
     };
     // Those that may be absent are there, and no member of it can be left out here.
     let safe_mode = SafeMode {
@@ -357,5 +357,6 @@ fn every_member_of_status_is_described() {
         "One of these tables": Table::default(),
         "The placement": Placement::default(),
         "A demand": PlacementDemand::default(),
+        "What results become": PlacementStage::default(),
     }
 }

@@ -1,6 +1,7 @@
 //! Answers a problem: whether it can be promised, why, and how far each input is from its limit.
 
 mod contingency;
+mod decide;
 mod limits;
 mod pipeline;
 mod region;
@@ -12,9 +13,10 @@ use rt_core::{Admission, AdmissionError, ConstraintSet, Standing, StreamSpec, la
 use crate::certificate::{Binding, Claim, LargestCount, Limits, Rule, StreamAnswer};
 use crate::problem::Problem;
 pub use contingency::contingencies;
+pub use decide::{Decision, decide, decide_by};
 pub use pipeline::{certify_pipeline, chosen};
 pub use region::{promised_per_s, region};
-pub use shared::{Decision, bisect, certify_shared, decide, told};
+pub use shared::{bisect, certify_shared, told};
 
 /// The largest factor that is tried: a scale of 1000 means so many times or more.
 pub const MAX_SCALE: u64 = 1000;

@@ -1,5 +1,5 @@
 //! Pipelines at exactly full load, a little below and a little above: what is admitted the independent checker confirms.
-//! `WEIR_EXHAUSTIVE=n` draws `n` of them.
+//! `WEIR_EXHAUSTIVE=n` draws `n` times as many.
 
 use planner::certificate::PipelineReason;
 use planner::verify::verify;
@@ -101,7 +101,7 @@ fn streams(dice: &mut Dice, (time, round): (u64, u64)) -> Option<Vec<Stream>> {
 /// Full to the last is admitted only if the checker can follow, whatever the lengths have in common; more is never.
 #[test]
 fn what_is_admitted_at_capacity_is_confirmed_and_what_is_beyond_it_is_neither() {
-    let wanted = std::env::var("WEIR_EXHAUSTIVE").ok().and_then(|n| n.parse().ok()).unwrap_or(45);
+    let wanted = 15 * crate::naive::effort() as usize;
     let mut dice = Dice(17);
     let (mut full, mut refused, mut further, mut drawn) = ([0; 3], 0, 0, 0);
     while drawn < wanted {

@@ -1,5 +1,5 @@
 //! Theorem A, its refinement and the condition of stalls at every instant, far beyond all that the admission test and the
-//! checker look at: both say what the page says, of many small systems. `WEIR_EXHAUSTIVE=n` looks at `n / 100` times as many.
+//! checker look at: both say what the page says, of many small systems. `WEIR_EXHAUSTIVE=n` looks at `n` times as many.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! Theorems E and T, line by line at every distance, far beyond all that the admission test and the checker look at:
-//! both say what the lines say, of many small systems near capacity. `WEIR_EXHAUSTIVE=n` looks at `n / 100` times as many.
+//! both say what the lines say, of many small systems near capacity. `WEIR_EXHAUSTIVE=n` looks at `n` times as many.
 
 use planner::certificate::{SharedBinding, SharedReason, SharedServiceAnswer, SharedStreamAnswer};
 use planner::certify::MAX_SCALE;

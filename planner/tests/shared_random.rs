@@ -126,6 +126,49 @@ fn what_is_certified_of_stalls_is_confirmed_and_what_counts_on_less_is_not() {
     assert!(by.iter().all(|&certified| certified > 20));
 }
 
+/// What is not stated is chosen so that all may be sent fastest: no rule and no turns that could be stated carry more.
+#[test]
+fn nothing_that_could_be_stated_carries_more_than_what_is_chosen() {
+    const LONGEST: u32 = 4;
+    let mut runner = TestRunner::deterministic();
+    let (mut by, mut longer, mut gained) = ([0; 2], 0, 0);
+    for _ in 0..400 {
+        let text = random_problem("auto").new_tree(&mut runner).expect("a problem").current();
+        let mut raw: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let mut carries = |rule: &str, turns: Option<&[u32]>| {
+            raw["rule"] = rule.into();
+            for (s, service) in raw["services"].as_array_mut().expect("services").iter_mut().enumerate() {
+                service["turn"] = turns.map(|turns| turns[s]).into();
+            }
+            let claim = certify_shared(&read(&raw.to_string()));
+            let scale = claim.max_load_scale.filter(|_| claim.admissible);
+            (scale.map_or(0.0, |scale| scale.to_string().parse::<f64>().expect("a number")), claim)
+        };
+        let (chosen, claim) = carries("auto", None);
+        if claim.rule == SharedReason::NothingPromised {
+            continue;
+        }
+        let count = claim.services.len();
+        let all = (0..LONGEST.pow(count as u32))
+            .map(|n| (0..count as u32).map(|s| 1 + n / LONGEST.pow(s) % LONGEST).collect::<Vec<_>>());
+        let edf = carries("edf", None).0;
+        let by_turns = carries("turns", None).0;
+        let stated = all.map(|turns| carries("turns", Some(&turns)).0).fold(0.0, f64::max);
+        assert!(by_turns >= stated, "{text}: {by_turns} by turns, {stated} as stated");
+        assert!((chosen - edf.max(by_turns)).abs() < 1e-9, "{text}: {chosen} of {edf} and {by_turns}");
+        if claim.admissible {
+            check(&claim).unwrap_or_else(|no| panic!("{text}: {no}"));
+            by[usize::from(claim.rule == SharedReason::Turns)] += 1;
+            longer += usize::from(claim.services.iter().any(|service| service.turn > Some(1)));
+            gained += usize::from(edf > 0.0 && chosen > edf);
+        }
+    }
+    println!(
+        "{by:?} by deadline and by turns, {longer} of these longer than one batch; {gained} that edf would have admitted"
+    );
+    assert!(by[0] > 50 && by[1] > 10 && longer > 5 && gained > 5, "{by:?} {longer} {gained}");
+}
+
 fn read(text: &str) -> SharedProblem {
     match Question::parse(text) {
         Ok(Question::Shared(problem)) => problem,

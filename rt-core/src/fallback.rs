@@ -6,6 +6,7 @@
 //! within its `P` (`scheduler/fallback.rs`): whatever came before is in nobody's way any more.
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use crate::admission::System;
 use crate::level::MAX_LEVELS;
@@ -33,6 +34,32 @@ pub struct Fallbacks {
     pub worker_lost: Option<Fallback>,
     /// Batches take up to [`longer`] than they should.
     pub longer_batches: Option<Fallback>,
+}
+
+impl Fallbacks {
+    /// What holds of both: no stronger than either.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let of = |one: Option<Fallback>, other: Option<Fallback>| {
+            let (one, other) = one.zip(other)?;
+            let tolerance = one.tolerance.min(other.tolerance);
+            Some(Fallback { level: one.level.max(other.level), tolerance })
+        };
+        Self {
+            worker_lost: of(self.worker_lost, other.worker_lost),
+            longer_batches: of(self.longer_batches, other.longer_batches),
+        }
+    }
+
+    /// Both hold: the stronger of them, case by case.
+    pub(crate) fn or(self, other: Self) -> Self {
+        let of = |one: Option<Fallback>, other: Option<Fallback>| {
+            one.into_iter().chain(other).min_by_key(|of| (of.level, Reverse(of.tolerance)))
+        };
+        Self {
+            worker_lost: of(self.worker_lost, other.worker_lost),
+            longer_batches: of(self.longer_batches, other.longer_batches),
+        }
+    }
 }
 
 /// `time`, and half of it again.

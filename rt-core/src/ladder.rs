@@ -119,6 +119,14 @@ impl Ladder {
         (0..self.rungs.len()).find(is_kept).filter(|&index| index != self.level)
     }
 
+    /// The level that is to be in force at `now` in place of none for a stream that exceeded the present one: that again if that is `over`,
+    /// or else the first behind it whose declaration has been kept for long enough.
+    pub(crate) fn instead(&self, now: Instant, over: bool) -> Option<usize> {
+        let is_kept =
+            |&index: &usize| if index == self.level { over } else { self.rungs[index].quiet <= now };
+        (self.level..self.rungs.len()).find(is_kept).filter(|_| !self.is_held())
+    }
+
     /// When [`Ladder::wanted`] may become another at the soonest; none at the first level while it is kept.
     pub(crate) fn next(&self, now: Instant, hold: Span) -> Option<Instant> {
         if self.is_held() || self.level == 0 && self.quiet <= now {
@@ -147,11 +155,14 @@ impl Ladder {
         self.from = 0;
     }
 
-    /// Puts another level in force at `now`, from request number `from` on, whose arrival monitor takes the place of the present one's.
+    /// Puts a level in force at `now`, from request number `from` on. If it is another, its arrival monitor takes the place of the present
+    /// one's.
     pub(crate) fn change(&mut self, now: Instant, level: usize, from: u64, police: &mut Policer) {
-        core::mem::swap(police, &mut self.rungs[level].police);
-        core::mem::swap(&mut self.quiet, &mut self.rungs[level].quiet);
-        self.rungs.swap(self.level, level);
+        if level != self.level {
+            core::mem::swap(police, &mut self.rungs[level].police);
+            core::mem::swap(&mut self.quiet, &mut self.rungs[level].quiet);
+            self.rungs.swap(self.level, level);
+        }
         (self.level, self.since, self.from) = (level, now, from);
     }
 

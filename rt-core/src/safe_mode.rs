@@ -168,7 +168,9 @@ impl SafeMode {
     pub(crate) fn fall_back(&mut self, alarm: Alarm) {
         self.fallen = Some(alarm);
         let warning = &mut self.levels[WARNING];
-        warning.alarm = Some(alarm);
+        // A further one that lasts is told in its place until it is over.
+        let further = warning.alarm.filter(|alarm| alarm.cause.severity() == Severity::Warning);
+        warning.alarm = further.or(Some(alarm));
         warning.leave = warning.leave.max(alarm.entered);
         self.assess();
     }
@@ -229,6 +231,14 @@ impl SafeMode {
         self.assess();
         if other.missing {
             self.put_off(now);
+        }
+    }
+
+    /// Services of a device have other numbers from now on: those that evidence names as well.
+    pub(crate) fn renumber(&mut self, number: impl Fn(u64) -> u64) {
+        let alarms = self.levels.iter_mut().filter_map(|level| level.alarm.as_mut());
+        for alarm in alarms.filter(|alarm| alarm.cause == Cause::ServiceOverrun) {
+            alarm.evidence.window = number(alarm.evidence.window);
         }
     }
 

@@ -341,7 +341,7 @@ impl Stream {
         }
     }
 
-    /// Puts another level in force at `now`: its monitors, which know all that came, and its word, from its first letter that may be
+    /// Puts a level in force at `now`, another or the same anew: its monitors, which know all that came, and its word, from its first letter that may be
     /// mandatory. For what came before request number `from` it answers itself.
     pub(crate) fn change_level(&mut self, now: Instant, level: usize, from: u64) {
         let (Some(ladder), Some(police)) = (&mut self.ladder, &mut self.police) else { return };

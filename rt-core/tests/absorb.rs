@@ -158,7 +158,7 @@ fn drawn(dice: &mut Dice) -> Option<(Small, Stalls)> {
 
 /// Whatever comes and whenever a small system stands still: no stream loses more requests that must be served than `μ`, none of
 /// them comes later than the recovery, no constraint is violated and nothing is raised. In some `μ` are lost; and with a word that
-/// leaves room for one less constraints are violated. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
+/// leaves room for one less constraints are violated. `WEIR_EXHAUSTIVE=n` looks at `n` times as many systems.
 #[test]
 fn small_systems_keep_their_constraints_through_any_stall() {
     let mut dice = Dice(15);

@@ -13,7 +13,7 @@ use rt_core::{
 
 use crate::harness;
 use crate::harness::load::{Bench, QUICK, Setup, ns, open_or_closed};
-use crate::harness::{Dice, Harness, config};
+use crate::harness::{Dice, Harness, config, instances};
 
 /// None to be missed, at most so many at once or one a `period`.
 fn strict(bucket: u64, period: u64) -> StreamSpec {
@@ -231,7 +231,7 @@ fn disturb(setup: &Setup) -> (usize, usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 4096, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: instances(1_400) as u32, ..ProptestConfig::default() })]
 
     #[test]
     fn once_safe_mode_is_left_the_promise_holds(setup in open_or_closed()) {

@@ -14,7 +14,7 @@ use rt_core::{
 use crate::harness::load::{
     Bench, QUICK, Setup, open_or_closed, setup_and_next, shield_of, stalls, stretch, with_stalls,
 };
-use crate::harness::{Dice, Harness, fallbacks};
+use crate::harness::{Dice, Harness, fallbacks, instances};
 
 /// How often something was done in a run, or came about.
 #[derive(Debug, Default)]
@@ -289,7 +289,7 @@ fn run(setup: &Setup, other: Option<&SchedulerConfig>) -> Tally {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: instances(170) as u32, ..ProptestConfig::default() })]
 
     #[test]
     fn no_request_is_missed_out_of_safe_mode(setup in open_or_closed()) {

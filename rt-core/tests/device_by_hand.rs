@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use rt_core::sharing::{Device, DeviceConfig, DeviceError, Rule};
-use rt_core::{Cause, Dispatch, Instant, Span, StreamSpec};
+use rt_core::{Cause, Dispatch, Instant, SafeModeConfig, Span, StreamSpec};
 
 use crate::harness::{Dice, earliest, instances};
 use crate::oracle::Stream;
@@ -35,6 +35,30 @@ fn an_overrun_within_the_margin_harms_nobody_and_one_beyond_it_is_told_to_all() 
             let told: Vec<_> = (0..all).map(|service| (service, Cause::ServiceOverrun)).collect();
             assert_eq!(causes, told, "{shared:?}");
         }
+    }
+}
+
+/// Whoever takes over may number services otherwise: a batch that harmed others is of the same one, or of none that is there.
+#[test]
+fn whose_batch_did_harm_is_told_by_its_number_where_another_device_takes_over() {
+    let service = || Service::of(vec![Stream::hard(1, 50)], 2, 10);
+    let shared = Shared::of(vec![service(), service(), service()], 1, 2, false);
+    let long = Span::from_nanos(1_000);
+    let safe_mode = SafeModeConfig { hold: long, clean: long, latch: false };
+    for ends in [false, true] {
+        let mut run = Run::lasting(&shared, (&[0; 3], safe_mode), 0, |_, _| 9);
+        let ids: Vec<_> = (0..3).map(|s| run.add(s, spec(&Stream::hard(1, 50)))).collect();
+        run.arrive(0, ids[0]);
+        run.settle();
+        run.drain();
+        let named = |run: &Run| {
+            let alarm = |s: usize| run.device.service(s).safe_mode().state().alarm;
+            [0, 1, 2].map(|s| alarm(s).map(|alarm| alarm.evidence.window))
+        };
+        assert_eq!(named(&run), [Some(1); 3]);
+        run.hand_over(&shared, 0, ends.then_some((0, &ids[..1]))).expect("nothing is open");
+        let all = if ends { [Some(0), None, Some(0)] } else { [Some(2); 3] };
+        assert_eq!(named(&run), all);
     }
 }
 

@@ -1,5 +1,5 @@
 //! A service whose batches harm the others on its workers is demoted: the promises of the others come back and hold, whatever it goes
-//! on doing as far as that has been seen of it, and so does its own once it keeps its time. `WEIR_EXHAUSTIVE=n` looks at `n` systems of each.
+//! on doing as far as that has been seen of it, and so does its own once it keeps its time. `WEIR_EXHAUSTIVE=n` looks at `n` times as many systems of each.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -117,7 +117,7 @@ fn search(
 fn over_every_short_sequence_nobody_is_harmed_by_a_service_that_is_demoted() {
     for turns in [false, true] {
         let (mut dice, mut depths, mut sums) = (Dice(21), 0, [0; 4]);
-        let count = instances(16);
+        let count = instances(6);
         for _ in 0..count {
             let (shared, margin) = admitted_several(&mut dice, turns);
             let more = margin + dice.within(1, 6);

@@ -1,6 +1,6 @@
 //! Everything that a device must stand, all at once: streams that leave and come back, strangers in long batches, requests
 //! that are read late, overruns within the margin, turns of several batches, on one worker or two. `WEIR_EXHAUSTIVE=n` looks
-//! at `n` systems of each.
+//! at `n` times as many systems of each.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -206,7 +206,7 @@ fn through_stalls_nothing_is_missed_whoever_comes_and_goes() {
 #[test]
 fn over_every_short_run_with_a_stall_nothing_mandatory_is_missed() {
     for turns in [false, true] {
-        let (mut dice, mut depths, count) = (Dice(8), 0, instances(8));
+        let (mut dice, mut depths, count) = (Dice(8), 0, instances(3));
         for _ in 0..count {
             let (shared, margin) = stalling(&mut dice, turns, 0);
             depths += exhaust(2, 16_000, |ticks, choices| choose_all(&shared, margin, ticks, choices));
@@ -324,7 +324,7 @@ fn choose_all(shared: &Shared, margin: u64, ticks: u64, choices: &Rc<RefCell<Cho
 #[test]
 fn over_every_short_run_of_all_of_it_nothing_mandatory_is_missed() {
     for turns in [false, true] {
-        let (mut dice, mut depths, count) = (Dice(4), 0, instances(8));
+        let (mut dice, mut depths, count) = (Dice(4), 0, instances(4));
         for _ in 0..count {
             let late = dice.within(0, 2) as u8;
             let (shared, margin) = roomy(&mut dice, turns, late);

@@ -14,7 +14,7 @@ use crate::harness;
 use crate::harness::choices::{Choices, exhaust};
 use crate::harness::load::{Bench, Setup, ns, setup};
 use crate::harness::mixed::mixed;
-use crate::harness::{Harness, config, earliest, system};
+use crate::harness::{Harness, config, earliest, instances, system};
 
 /// Runs of each system.
 const BUDGET: u64 = 1_000;
@@ -314,7 +314,7 @@ fn attack(setup: &Setup, tolerance: Span, shielded: bool) -> Bench {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 1024, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: instances(400) as u32, ..ProptestConfig::default() })]
 
     #[test]
     fn a_promise_holds_while_all_streams_are_early_within_the_tolerance(setup in setup(), shielded: bool) {

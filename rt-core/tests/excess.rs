@@ -252,7 +252,7 @@ fn whoever_sends_too_much_where_misses_are_spread_harms_nobody_and_is_promised_a
         promised((0, 1), &ArrivalBound::distances(&[ns(1), ns(6)]).expect("valid")),
     ];
     let besides = [vec![], vec![promised((0, 1), &window(1, 6))], vec![promised((1, 2), &window(2, 7))]];
-    let budget = 200 * instances(10) as u64;
+    let budget = 80 * instances(10) as u64;
     let (mut tally, mut systems, mut depths) = (Tally::default(), 0, 0);
     for (times, workers) in [(&[1][..], 1), (&[2], 1), (&[2, 3], 1), (&[3], 2)] {
         for (sender, others) in senders.iter().flat_map(|s| besides.iter().map(move |o| (s, o))) {

@@ -1,5 +1,5 @@
 //! Small instances, exhausted: the admission test against an independent judge, and the real scheduler
-//! over every arrival sequence of a short horizon. `WEIR_EXHAUSTIVE=n` looks at `n` instances.
+//! over every arrival sequence of a short horizon. `WEIR_EXHAUSTIVE=n` looks at `n` times as many instances.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -113,7 +113,7 @@ fn never_a_wrong_yes(cases: &[Instance], background: bool) -> usize {
 fn admission_never_says_yes_where_a_mandatory_request_can_miss() {
     let mut dice = Dice(1);
     let mut cases = systematic();
-    cases.extend((0..instances(300)).map(|_| PAIR.draw(&mut dice)));
+    cases.extend((0..instances(100)).map(|_| PAIR.draw(&mut dice)));
     let pessimistic = never_a_wrong_yes(&cases, false);
     assert!(pessimistic * 30 <= cases.len() * 2, "{pessimistic} pessimistic noes");
 }
@@ -124,7 +124,7 @@ fn admission_never_says_yes_where_a_mandatory_request_can_miss() {
 fn admission_never_says_yes_where_background_can_make_one_miss() {
     let mut dice = Dice(4);
     let mut cases = systematic();
-    cases.extend((0..instances(300)).map(|_| Scale { streams: 3, ..PAIR }.draw(&mut dice)));
+    cases.extend((0..instances(100)).map(|_| Scale { streams: 3, ..PAIR }.draw(&mut dice)));
     let pessimistic = never_a_wrong_yes(&cases, true);
     assert!(pessimistic * 100 <= 2 * cases.len(), "{pessimistic} pessimistic noes");
 }
@@ -133,7 +133,7 @@ fn admission_never_says_yes_where_background_can_make_one_miss() {
 fn admission_is_the_inequality_of_the_theory() {
     let mut dice = Dice(2);
     let mut yes = 0;
-    let count = instances(300) * 20;
+    let count = instances(2_000);
     for _ in 0..count {
         let instance = Scale { crowd: u64::MAX, ..PAIR }.draw(&mut dice);
         // Every curve here repeats within lcm(1..=9) = 2520 ticks times the denominators of two words.
@@ -150,7 +150,7 @@ fn admission_is_the_inequality_of_the_theory() {
 #[test]
 fn admission_of_mixed_workers_is_the_inequality_of_the_theory() {
     let mut dice = Dice(5);
-    let (mut yes, count) = (0, instances(300) * 2);
+    let (mut yes, count) = (0, instances(200));
     for _ in 0..count {
         let instance = Scale { groups: 2, crowd: u64::MAX, ..PAIR }.draw(&mut dice);
         let workers = instance.groups.iter().map(|group| {
@@ -254,7 +254,7 @@ fn search(
 fn the_scheduler_keeps_its_promise_over_every_short_arrival_sequence() {
     let mut dice = Dice(3);
     let (mut runs, mut depths, mut searches, mut promises) = (0u64, 0, 0, 0);
-    let count = instances(300) / 5;
+    let count = instances(20);
     for _ in 0..count {
         let instance = Scale { crowd: 6, ..PAIR }.draw(&mut dice);
         for mode in MODES {
@@ -276,7 +276,7 @@ fn the_scheduler_keeps_its_promise_over_every_short_arrival_sequence() {
 fn no_batch_that_the_shield_allows_breaks_the_promise_over_every_short_arrival_sequence() {
     let mut dice = Dice(4);
     let (mut longer, mut depths, mut searches) = (0, 0, 0);
-    while searches < instances(300) as u64 / 5 {
+    while searches < instances(20) as u64 {
         let instance = Scale { crowd: 6, ..PAIR }.draw(&mut dice);
         if !admitted(&instance, Dispatch::Eager, true) {
             continue;

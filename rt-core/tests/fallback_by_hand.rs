@@ -164,3 +164,21 @@ fn what_was_missed_before_a_fallback_is_in_force_is_told_of_nowhere_behind_a_tak
         assert!(harness.causes().iter().any(violated), "{takes_over}: {:?}", harness.events);
     }
 }
+
+/// A stream beside which one worker would not do comes and goes: then promises fall back on what they did before.
+#[test]
+fn who_has_gone_takes_nothing_of_what_promises_fall_back_on() {
+    let (mut harness, _) = two();
+    let before = harness.scheduler.fallbacks();
+    let many = harness.try_add(&ladder((0, 1), &window(5, 8), &[]), None).expect("nothing is in its way");
+    assert_eq!(harness.scheduler.fallbacks().worker_lost, None);
+    harness.settle();
+    harness.advance_to(10);
+    (0..5).for_each(|_| _ = harness.arrive(many));
+    harness.scheduler.remove_stream(many);
+    harness.settle();
+    harness.advance_to(20);
+    assert_eq!(harness.scheduler.fallbacks(), before);
+    harness.lose(0);
+    assert_eq!(harness.scheduler.safe_mode().severity(), Severity::Warning, "in force at once");
+}

@@ -1,5 +1,5 @@
 //! Parts of the theory that are not tied to code, put before the judge: slow actions under a shield, and mixed
-//! workers. `WEIR_EXHAUSTIVE=n` looks at `n` instances.
+//! workers. `WEIR_EXHAUSTIVE=n` looks at `n` times as many instances.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ fn with_slow_actions(instance: &Instance, mode: Mode, allowed: &dyn Fn(&View) ->
 fn no_slow_action_that_the_shield_allows_makes_a_mandatory_request_miss() {
     let mut dice = Dice(5);
     let (mut admitted, mut used, mut misses, mut too_large) = (0, 0, 0, 0);
-    while admitted < instances(150) {
+    while admitted < instances(50) {
         let instance = Scale { streams: 3, groups: 1, crowd: 6 }.draw(&mut dice);
         if !inequality_holds(&instance, 4_000) {
             continue;
@@ -66,7 +66,7 @@ fn no_slow_action_that_the_shield_allows_makes_a_mandatory_request_miss() {
 fn mixed_workers_that_the_inequality_admits_miss_nothing() {
     let mut dice = Dice(6);
     let (mut yes, mut pessimistic, mut too_large) = (0, 0, 0);
-    let count = instances(150);
+    let count = instances(50);
     for _ in 0..count {
         let instance = Scale { streams: 2, groups: 2, crowd: 7 }.draw(&mut dice);
         let promised = mixed_inequality_holds(&instance, 4_000);

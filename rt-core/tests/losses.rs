@@ -1,16 +1,16 @@
 //! All that a service stands within its assumptions, while workers are lost and come back and batches take longer: early requests, late
 //! reading, stalls as declared, long batches, a stream that sends too much, streams that come, go, change hands and are declared anew,
 //! takeovers. What has to be served is missed by what was announced before alone, each promise is kept over all that came while it was in
-//! force, and all is well again once nothing is wrong. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
+//! force, and all is well again once nothing is wrong. `WEIR_EXHAUSTIVE=n` looks at `n` times as many systems.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use proptest::test_runner::TestRunner;
 use rt_core::{
-    Action, Event, Instant, Joined, Newcomer, SafeModeConfig, Scheduler, SchedulerConfig, Severity, Shield,
-    Span, StreamId, StreamSpec, longer,
+    Action, Cause, Event, Instant, Joined, Newcomer, SafeModeConfig, Scheduler, SchedulerConfig, Severity,
+    Shield, Span, StreamId, StreamSpec, longer,
 };
 
 use crate::harness::load::{Setup, ns, weaker, widen};
@@ -38,6 +38,9 @@ struct Run {
     /// So many takeovers have begun what was promised anew.
     eras: usize,
     slow: Rc<Cell<u64>>,
+    /// By when each batch was to end, and when it did or would have; and when workers were lost, or a takeover lacked one.
+    ran: Rc<RefCell<Vec<(u64, u64)>>>,
+    lost: Vec<u64>,
 }
 
 impl Run {
@@ -154,6 +157,7 @@ impl Run {
         self.eras += usize::from(fell);
         tally.fallen += usize::from(fell);
         tally.incomplete += usize::from(lost.is_some());
+        self.lost.extend(lost.map(|_| self.harness.now));
         let client = self.dice.within(0, self.clients.len() as u64 - 1) as usize;
         let by = (self.dice.within(0, 1), self.dice.within(0, 3), self.dice.within(0, 1) as u32);
         let one = &self.clients[client];
@@ -186,6 +190,7 @@ impl Run {
         match self.dice.within(0, rate) {
             0 if self.harness.scheduler.is_alive(worker) => {
                 tally.losses += 1;
+                self.lost.push(self.harness.now);
                 self.harness.lose(worker);
             }
             1..=3 => self.harness.ready(worker),
@@ -214,10 +219,11 @@ fn play(setup: &Setup, wild: bool, tally: &mut Tally) {
         }
         ends.into_iter().map(|end| (end - length, end)).collect()
     });
-    let (started, slow) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(1)));
+    let (started, granted) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let (slow, ran) = (Rc::new(Cell::new(1)), Rc::new(RefCell::new(Vec::new())));
     let service = {
         let (started, stalls, slow, full) = (Rc::clone(&started), stalls, Rc::clone(&slow), setup.slow);
-        let mut dice = Dice(!setup.seed);
+        let (mut dice, ran, granted) = (Dice(!setup.seed), Rc::clone(&ran), Rc::clone(&granted));
         move |_, bound| {
             let now = started.get();
             let time = match slow.get() {
@@ -226,7 +232,9 @@ fn play(setup: &Setup, wild: bool, tally: &mut Tally) {
                 2 => longer(ns(bound)).as_nanos(),
                 more => bound * more,
             };
-            if dice.within(0, 3) == 0 { time } else { end_of(now, time, &stalls) - now }
+            let time = if dice.within(0, 3) == 0 { time } else { end_of(now, time, &stalls) - now };
+            ran.borrow_mut().push((now + granted.get(), now + time));
+            time
         }
     };
     let mut harness = Harness::new(config.clone(), service);
@@ -235,6 +243,8 @@ fn play(setup: &Setup, wild: bool, tally: &mut Tally) {
         started.set(now);
         let at = Instant::from_nanos(now);
         let longest = scheduler.longest(at, worker);
+        // Where nothing longer may begin it is what it has.
+        granted.set(longest.as_nanos());
         match scheduler.prolong(at, worker, longest) {
             Ok(()) => longest.as_nanos(),
             Err(_) => bound,
@@ -249,7 +259,7 @@ fn play(setup: &Setup, wild: bool, tally: &mut Tally) {
     };
     let clients: Vec<_> = setup.streams.iter().map(client).collect();
     let taken = Vec::new();
-    let mut run = Run { config, harness, clients, dice, taken, eras: 0, slow };
+    let mut run = Run { config, harness, clients, dice, taken, eras: 0, slow, ran, lost: Vec::new() };
     for client in 0..run.clients.len() {
         assert!(run.join(client), "nothing is in its way");
     }
@@ -311,6 +321,26 @@ fn play(setup: &Setup, wild: bool, tally: &mut Tally) {
     run.harness.scheduler.set_quiet(false);
     mend(setup, &mut run);
     judge(setup, (&run.harness, &run.taken), wild, tally);
+    if setup.config.stalls.is_none() {
+        look_for_false_alarms(setup, &run);
+    }
+}
+
+/// Nothing is said to have gone wrong but what did.
+fn look_for_false_alarms(setup: &Setup, run: &Run) {
+    let ran = run.ran.borrow();
+    for (at, event) in &run.harness.events {
+        let Event::SafeMode(told) = event else { continue };
+        // What stands on is told again where it was lost before.
+        let now = told.state.alarm.is_some_and(|alarm| alarm.entered.as_nanos() == *at);
+        let wrong = match told.breach().filter(|_| now) {
+            Some(Cause::ServiceOverrun) => ran.iter().any(|&(due, end)| due < *at && *at <= end),
+            Some(Cause::WorkerLost) => run.lost.contains(at),
+            Some(Cause::LateDispatch) => false,
+            _ => true,
+        };
+        assert!(wrong, "false alarm at {at}: {told:?} {setup:?} {:?}", run.harness.events);
+    }
 }
 
 /// Nothing is wrong any more: some time all is well, and that is told.

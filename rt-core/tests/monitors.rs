@@ -7,7 +7,7 @@ use rt_core::{
 };
 
 use crate::harness::load::{Bench, ns, open_or_closed};
-use crate::harness::{Harness, config, system, violates_any};
+use crate::harness::{Harness, config, instances, system, violates_any};
 
 /// At most `count` requests in any `length`, none to be missed.
 fn strict(count: u64, length: u64) -> StreamSpec {
@@ -349,7 +349,7 @@ fn no_promise_is_broken_by_delays_that_no_monitor_reports() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2048, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: instances(700) as u32, ..ProptestConfig::default() })]
 
     /// Streams are restarted for new clients, and removed; what a removed one leaves is given to a new
     /// one of the same declaration as soon as that may come.

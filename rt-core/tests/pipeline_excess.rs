@@ -1,5 +1,5 @@
 //! A stream of a pipeline that sends more than it declared makes nobody else miss anything, whoever comes and goes beside it, with batches
-//! as long as the shield allows or longer than they may within the margin. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
+//! as long as the shield allows or longer than they may within the margin. `WEIR_EXHAUSTIVE=n` looks at `n` times as many systems.
 
 use rt_core::{Cause, LatencyProfile, StreamSpec};
 

@@ -1,7 +1,7 @@
 //! A pipeline whose workers are lost and come back and whose batches take longer than the margin leaves, through stalls, late reading, a
 //! stream that sends too much, streams that leave, come back, change hands and are declared anew, and takeovers, also by one that lacks a
 //! worker. What must be answered is missed by what was announced alone; and once nothing is wrong all is well again, as if nothing had
-//! been. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
+//! been. `WEIR_EXHAUSTIVE=n` looks at `n` times as many systems.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

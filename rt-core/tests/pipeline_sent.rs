@@ -1,5 +1,5 @@
 //! Sources that say when they were sent: read up to the guard later, each is answered as a whole in time, counted from its sending, whoever
-//! sends, comes and goes. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
+//! sends, comes and goes. `WEIR_EXHAUSTIVE=n` looks at `n` times as many systems.
 
 use std::collections::VecDeque;
 

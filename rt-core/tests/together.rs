@@ -1,6 +1,6 @@
 //! All that a service must stand within its assumptions, at once: early requests, late reading or late timers, stalls as declared, batches as
 //! long as the shield allows, a stream that sends too much and falls to weaker promises, streams that leave, come back, and change hands,
-//! takeovers, answers that are wanted sooner. Nothing that has to be served is missed. `WEIR_EXHAUSTIVE=n` looks at `n` systems.
+//! takeovers, answers that are wanted sooner. Nothing that has to be served is missed. `WEIR_EXHAUSTIVE=n` looks at `n` times as many systems.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

@@ -11,6 +11,8 @@ use crate::scheduled::end;
 pub struct OnDevice {
     device: Device,
     streams: Vec<(usize, StreamId)>,
+    /// Of each service what batches of 1, 2, … take, where that is not what is counted on.
+    times: Vec<Option<Vec<Span>>>,
 }
 
 impl OnDevice {
@@ -18,7 +20,13 @@ impl OnDevice {
     /// them.
     #[must_use]
     pub fn new(device: Device, streams: Vec<(usize, StreamId)>) -> Self {
-        Self { device, streams }
+        Self { device, streams, times: Vec::new() }
+    }
+
+    /// The same where batches of 1, 2, … of some services take so long, and not what is counted on.
+    #[must_use]
+    pub fn taking(self, times: Vec<Option<Vec<Span>>>) -> Self {
+        Self { times, ..self }
     }
 }
 
@@ -63,7 +71,9 @@ impl Policy for OnDevice {
         let of = |service: usize| {
             let scheduler = self.device.service(service);
             let kind = scheduler.config().worker(worker)?;
-            Some(kind.profile.bound(scheduler.batch(worker).len()))
+            let size = scheduler.batch(worker).len();
+            let takes = self.times.get(service).and_then(|times| times.as_ref()?.get(size.wrapping_sub(1)));
+            Some(takes.copied().unwrap_or(kind.profile.bound(size)))
         };
         self.device.owner(worker).and_then(of).unwrap_or(Span::ZERO)
     }

@@ -220,6 +220,10 @@ pub struct Stage {
     pub join: bool,
     /// The most requests that a result of those becomes here.
     pub fan_out: u32,
+    /// Results of those of which it was looked what they become here, since the last take-over; none of a join.
+    pub parent_results: u64,
+    /// How many requests that was.
+    pub requests: u64,
     /// The batch size that is promised by.
     pub batch: usize,
     /// What such a batch takes at most.

@@ -152,7 +152,8 @@ pub use staged::problem_of as staged_problem_of;
 /// # Errors
 /// If a declaration has no form as a problem.
 pub fn planned_on(plan: &Plan, device: &DevicePlan) -> Result<SharedProblem, ProblemError> {
-    problem_of_device(&device.config, plan.on(device).map(|plan| (&plan.config, plan.workers())))
+    let chosen = Some(&device.sharing);
+    problem_of_device(&device.config, chosen, plan.on(device).map(|plan| (&plan.config, plan.workers())))
 }
 
 /// What a machine and its engines tell of themselves, model by model; simulated ones tell nothing.

@@ -31,6 +31,7 @@ use crate::profile::{Entry, Fingerprint, Profile, Work};
 pub use device::{DevicePlan, Searching, Share, planned_problem, refused_problem};
 pub use error::PlanError;
 pub use fused::FusedPlan;
+pub(crate) use fused::least_loads;
 pub use kinds::{KindPlan, sizes as kind_sizes};
 pub use measured::Proposal;
 pub use pipeline::{

@@ -2,28 +2,36 @@
 
 use planner::problem::{pipeline, raw, shared};
 use planner::{Number, PipelineProblem, Problem, ProblemError, SharedProblem};
-use rt_core::sharing::Rule;
+use rt_core::sharing::{Rule, Sharing};
 use rt_core::{ArrivalBound, Dispatch, LatencyProfile, Span, Stalls, StreamSpec, Workers};
 
 use crate::config::{DeviceConfig, ServiceConfig, StageConfig};
 
-/// The services of a device on their workers as an abstract problem, in nanoseconds, with their reserved streams.
+/// The services of a device on their workers as an abstract problem, in nanoseconds, with their reserved streams; by the rule and
+/// with the turns that were `chosen`, or what the configuration leaves of them to be chosen.
 ///
 /// # Errors
 /// If a declaration has no form as a problem.
 pub fn problem_of_device<'a>(
     device: &DeviceConfig,
+    chosen: Option<&Sharing>,
     services: impl Iterator<Item = (&'a ServiceConfig, &'a Workers)>,
 ) -> Result<SharedProblem, ProblemError> {
     let number = |span: Span| Number::whole(span.as_nanos());
-    let service = |(config, workers): (&ServiceConfig, &Workers)| shared::raw::Service {
+    let rule = chosen.map_or(device.rule, |sharing| Some(sharing.rule));
+    let turns = chosen.filter(|_| rule == Some(Rule::Turns)).map(|sharing| &sharing.services);
+    let turn = |s: usize, config: &ServiceConfig| match turns {
+        Some(services) => services.get(s).map(|service| service.turn),
+        None => config.share.and_then(|share| share.turn),
+    };
+    let service = |(s, (config, workers)): (usize, (&ServiceConfig, &Workers))| shared::raw::Service {
         name: config.name.clone(),
         deadline: number(config.deadline),
         guard: number(config.guard),
         batch: workers.batch,
         time: None,
         times: Some((1..=workers.batch).map(|b| number(workers.profile.bound(b))).collect()),
-        turn: config.share.and_then(|share| share.turn),
+        turn: turn(s, config),
         streams: reserved(config).map(|(name, spec)| stream(&name, &spec)).collect(),
     };
     SharedProblem::from_raw(shared::raw::SharedProblem {
@@ -31,13 +39,13 @@ pub fn problem_of_device<'a>(
         background: true,
         stalls: device.stalls.map(stalls),
         workers: shared::raw::Workers { count: device.workers },
-        rule: match device.rule {
+        rule: match rule {
             None => "auto",
             Some(Rule::Earliest) => "edf",
             Some(Rule::Turns) => "turns",
         }
         .to_owned(),
-        services: services.map(service).collect(),
+        services: services.enumerate().map(service).collect(),
     })
 }
 

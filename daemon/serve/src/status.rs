@@ -107,9 +107,10 @@ pub fn kinds(service: &Service) -> Vec<Kind> {
 pub fn stages(service: &Service) -> Vec<Stage> {
     let (stages, shared) = (service.plan.stages(), service.plan.fused.is_some());
     let mut workers = service.view().workers();
-    let mut results = service.results();
+    let (mut results, mut factors) = (service.results(), service.factors());
     let stage = |(stage, waiting): (&StagePlan, usize)| {
         let results = results.next().into_iter().flatten();
+        let [parent_results, requests] = factors.next().unwrap_or_default();
         let variants = stage.runs.variants.iter().zip(results).map(variant).collect();
         let (config, runs) = (&stage.config, stage.runs.workers());
         let parents = || config.after.iter().map(|parent| stages[parent].config.runs.name.clone());
@@ -125,6 +126,8 @@ pub fn stages(service: &Service) -> Vec<Stage> {
             parents: parents().collect(),
             join: config.after.is_join(),
             fan_out: config.fan_out,
+            parent_results,
+            requests,
             batch: runs.batch,
             batch_time_ns: runs.batch_time().as_nanos(),
             workers: runs.count,

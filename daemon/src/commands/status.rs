@@ -55,6 +55,9 @@ fn print_placement(placement: &Placement) {
         let planned =
             demand.planned_per_s.map_or_else(String::new, |rate| format!(", planned for {rate:.1}"));
         say!("  {:<16} {:>9.1} /s expected{planned}", demand.service, demand.expected_per_s);
+        for of in &demand.stages {
+            say!("    {:<14} {:>9.2} of each result before it", of.stage, of.mean);
+        }
     }
     placement.changes.iter().for_each(|line| say!("  {line}"));
     if !placement.lost.is_empty() {

@@ -1,4 +1,5 @@
-//! How much is asked of a service: its arrivals, counted by window, and what they are expected to be.
+//! How much is asked of a service: its arrivals, counted by window, and what they are expected to be; and how many requests of a stage of a
+//! pipeline a result of the stages before it becomes.
 //!
 //! `Mean` is how Proteus takes demand (section 4: statistics of the load balancers, looked at each period, at once on a burst),
 //! `Ewma` how Loki does (section 4: "an exponentially weighted moving average on the recent demand history").
@@ -12,6 +13,8 @@ use weir_plan::config::Estimator;
 const MOST: usize = 4096;
 /// A window beyond what is planned by more than so many standard deviations of what comes at random is none of its whims.
 pub(super) const DEVIATIONS: f64 = 4.0;
+/// Of fewer results a second nothing is told of what they become.
+const FEWEST: f64 = 1e-3;
 
 /// The arrivals of one service.
 #[derive(Clone, Debug)]
@@ -74,6 +77,39 @@ impl Demand {
     }
 }
 
+/// How many requests a result becomes at a stage: both are counted by window, and each is expected as arrivals are (Loki, section 4:
+/// "records the multiplicative factors it observes").
+#[derive(Clone, Debug)]
+pub(crate) struct Factor {
+    results: Demand,
+    requests: Demand,
+    known: f64,
+}
+
+impl Factor {
+    /// Of which nothing has been seen: it is `guessed` until any results are.
+    pub(crate) fn new(estimator: Estimator, period: Duration, guessed: f64) -> Self {
+        let none = Demand::new(estimator, period);
+        Self { results: none.clone(), requests: none, known: guessed }
+    }
+
+    /// A window of that length has ended, in which so many results became so many requests.
+    pub(crate) fn add(&mut self, (results, requests): (u64, u64), length: Duration) {
+        self.results.add(results, length);
+        self.requests.add(requests, length);
+        let both = self.results.expected().zip(self.requests.expected());
+        // Where none come for long, it stays what it was.
+        if let Some((results, requests)) = both.filter(|(results, _)| *results > FEWEST) {
+            self.known = requests / results;
+        }
+    }
+
+    /// Requests of a result.
+    pub(crate) fn expected(&self) -> f64 {
+        self.known
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -122,6 +158,29 @@ mod tests {
 
     fn estimators() -> impl Strategy<Value = Estimator> {
         prop_oneof![Just(Estimator::Mean), (0.01f64..=1.0).prop_map(|weight| Estimator::Ewma { weight })]
+    }
+
+    #[test]
+    fn a_factor_is_the_guess_until_results_come_and_then_what_they_became() {
+        let windows = [((0, 0), 2.0), ((10, 30), 3.0), ((30, 30), 1.5), ((0, 0), 1.0), ((20, 10), 0.5)];
+        let mut factor = Factor::new(Estimator::Mean, seconds(2.0), 2.0);
+        for (came, expected) in windows {
+            factor.add(came, seconds(1.0));
+            assert_eq!(factor.expected(), expected, "{came:?}");
+        }
+        // Nothing comes for longer than the period: it is what it was.
+        (0..5).for_each(|_| factor.add((0, 0), seconds(1.0)));
+        assert_eq!(factor.expected(), 0.5);
+        // By the average each counts for how often it comes: 10 and 30 of both, then 20 and 10, by a half.
+        let mut factor = Factor::new(Estimator::Ewma { weight: 0.5 }, seconds(2.0), 2.0);
+        for (came, expected) in
+            [((0, 0), 2.0), ((20, 60), 3.0), ((30, 0), 15.0 / 20.0), ((0, 0), 15.0 / 20.0)]
+        {
+            factor.add(came, seconds(1.0));
+            assert!((factor.expected() - expected).abs() < 1e-9, "{came:?}: {}", factor.expected());
+        }
+        (0..100).for_each(|_| factor.add((0, 0), seconds(1.0)));
+        assert!((factor.expected() - 0.75).abs() < 1e-9, "{}", factor.expected());
     }
 
     proptest! {

@@ -38,8 +38,13 @@ pub(super) struct Stop {
 impl Controller<'_> {
     /// For how long a plan for this demand is to be tried in virtual time first: not at all where the like was seen, nor where a lost
     /// worker leaves no choice and no time.
-    pub(super) fn to_try(&self, placement: &PlacementConfig, demand: &BTreeMap<String, f64>) -> Option<Span> {
-        let is_known = self.seen.has_lost_any() || self.known.has(demand, placement.controller.window);
+    pub(super) fn to_try(
+        &self,
+        (config, placement): (&Config, &PlacementConfig),
+        demand: &BTreeMap<String, f64>,
+    ) -> Option<Span> {
+        let load = || self.seen.load(config, demand);
+        let is_known = self.seen.has_lost_any() || self.known.has(&load(), placement.controller.window);
         (!is_known).then(|| placement.period.max(TRIED))
     }
 
@@ -52,15 +57,17 @@ impl Controller<'_> {
         devices: &[Gone],
     ) -> Result<Answer> {
         let text = placed::without_services(&placed::without(config.text(), devices)?, leave)?;
-        let asked = demand.iter().filter(|(name, _)| !leave.contains(*name));
+        let of =
+            |name: &str| name.split_once('/').map_or(name.to_owned(), |(pipeline, _)| pipeline.to_owned());
+        let asked = demand.clone().into_iter().chain(self.seen.factors(config));
         let question = Question {
             program: std::env::current_exe().context("this program's own path")?,
             file: &config.path,
             text: &text,
-            demand: &asked.map(|(name, rate)| (name.clone(), *rate)).collect(),
+            demand: &asked.filter(|(name, _)| !leave.contains(&of(name))).collect(),
             limit: placement.limit,
             patience: patience(placement.limit),
-            simulate: self.to_try(placement, demand),
+            simulate: self.to_try((config, placement), demand),
             folder: &placed::folder(config),
         };
         ask(&question, || self.overview.served.is_draining())

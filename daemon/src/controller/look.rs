@@ -59,14 +59,14 @@ impl Controller<'_> {
         let lines: Vec<_> = going.into_iter().chain(stuck).map(|name| change(config, next, name)).collect();
         let changes = lines.len();
         let proposal = Proposal { feasible: answer.feasible, accuracy: answer.accuracy, changes };
-        let to_try = self.to_try(placement, &expected).filter(|_| changes > 0);
+        let to_try = self.to_try((config, placement), &expected).filter(|_| changes > 0);
         let objection = to_try.and_then(|_| objection(answer.trial.as_ref()));
         let verdict = match verdict(present, proposal, placement.controller.hysteresis) {
             Verdict::Take if objection.is_some() => Verdict::Worse,
             verdict => verdict,
         };
         if objection.is_none() && (to_try.is_some() || verdict == Verdict::Same) {
-            self.known.note(expected, placement.controller.window);
+            self.known.note(self.seen.load(config, &expected), placement.controller.window);
         }
         let fits = match (answer.feasible, answer.reason.as_deref()) {
             (true, _) => String::new(),

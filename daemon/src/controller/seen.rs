@@ -6,12 +6,12 @@ use std::sync::{Arc, Weak};
 use rt_core::{Instant, Span};
 use weir_client::status;
 use weir_os::clock;
-use weir_plan::config::{Config, PlacementConfig, ServiceConfig};
+use weir_plan::config::{Config, PlacementConfig, ServiceConfig, StageConfig};
 use weir_plan::placed::Gone;
 use weir_serve::service::{Service, WorkerView};
 use weir_serve::status::of;
 
-use super::demand::Demand;
+use super::demand::{Demand, Factor};
 use super::steps::Hold;
 use super::verdict::Present;
 
@@ -23,6 +23,8 @@ pub(super) struct Seen {
     since: Option<Instant>,
     /// Workers of a service that are lost, since when, and whether they are given up.
     lost: BTreeMap<(String, usize), (Instant, bool)>,
+    /// Workers of devices that are shared and that are given up.
+    given_up: BTreeSet<(String, usize)>,
     gone: Vec<Gone>,
     /// Who has lost a worker for good since the last look.
     newly: Option<String>,
@@ -36,6 +38,8 @@ struct One {
     served: u64,
     missed: u64,
     answered: Vec<u64>,
+    /// Of each stage of a pipeline what results become there, and how many did so far of this instance.
+    factors: Vec<(Factor, [u64; 2])>,
     /// Since the last look: requests that were served and missed, answers of a known accuracy, and how many of these are right.
     since: (u64, u64, u64, f64),
     /// Requests a second that were planned for last.
@@ -67,18 +71,18 @@ impl Seen {
         let instance = Arc::downgrade(service);
         let missed: u64 = told.missed.values().sum();
         // A pipeline is as right as its stages together are; each of them has one model.
-        let whole = service.plan.pipeline.as_ref().map(|pipeline| {
-            let stages = pipeline.stages.iter().map(|stage| stage.runs.spec.accuracy);
-            service.plan.config.accuracy_of(&stages.collect::<Vec<_>>())
-        });
+        let stages: Vec<f64> = service.plan.stages().iter().map(|stage| stage.runs.spec.accuracy).collect();
+        let whole = (!stages.is_empty()).then(|| service.plan.config.accuracy_of(&stages));
         let answers = match whole {
             Some(accuracy) => vec![(told.served, Some(accuracy))],
             None => told.variants.iter().map(|variant| (variant.answered, variant.accuracy)).collect(),
         };
         let answered: Vec<u64> = answers.iter().map(|(answered, _)| *answered).collect();
-        let estimator = placement.controller.estimator;
+        let (estimator, period) = (placement.controller.estimator, clock::duration(placement.period));
+        let of = |stage: &StageConfig| (Factor::new(estimator, period, stage.mean), [0; 2]);
         let one = self.services.entry(told.name.clone()).or_insert_with(|| One {
-            demand: Demand::new(estimator, clock::duration(placement.period)),
+            demand: Demand::new(estimator, period),
+            factors: service.plan.config.stages.iter().map(of).collect(),
             instance: instance.clone(),
             served: told.served,
             missed,
@@ -91,10 +95,17 @@ impl Seen {
             // Its answers are counted anew, its requests are not.
             let before = if whole.is_some() { one.served } else { 0 };
             (one.instance, one.answered) = (instance, vec![before; answered.len()]);
+            one.factors.iter_mut().for_each(|(_, before)| *before = [0; 2]);
         }
         let (served, missed_since) =
             (told.served.saturating_sub(one.served), missed.saturating_sub(one.missed));
         one.demand.add(served + missed_since, clock::duration(length));
+        for ((factor, before), stage) in one.factors.iter_mut().zip(&told.stages) {
+            let now = [stage.parent_results, stage.requests];
+            let [results, requests] = [0, 1].map(|i| now[i].saturating_sub(before[i]));
+            factor.add((results, requests), clock::duration(length));
+            *before = now;
+        }
         one.since.0 += served;
         one.since.1 += missed_since;
         for ((now, accuracy), before) in answers.into_iter().zip(&one.answered) {
@@ -107,7 +118,8 @@ impl Seen {
         (one.served, one.missed, one.answered) = (told.served, missed, answered);
         let expected =
             one.demand.burst(one.planned.unwrap_or(f64::MAX)).or(one.demand.expected()).unwrap_or(0.0);
-        one.carries = service.plan.shared.is_some() || expected <= left(service);
+        let factors: Vec<f64> = one.factors.iter().map(|(factor, _)| factor.expected()).collect();
+        one.carries = service.plan.shared.is_some() || expected <= left(service, &factors);
     }
 
     /// Notes whose workers are lost, and gives up those that have been for long.
@@ -122,10 +134,16 @@ impl Seen {
             }
             *given_up = true;
             self.newly = Some(name.to_owned());
+            // All services of a device have lost the same one.
+            let device = service.plan.shared_device().map(|device| (device.to_owned(), worker));
+            if device.is_some_and(|device| !self.given_up.insert(device)) {
+                continue;
+            }
             let (runs, worker) = service.plan.on_worker(worker);
             let config = &runs.config;
-            let class = config.candidates.as_ref().and_then(|candidates| candidates.placed.as_ref());
-            let class = class.and_then(|placed| placement.classes.get(placed.class));
+            // A pipeline on a device has it in the places of its stages.
+            let placed = config.running().find_map(|runs| runs.candidates.as_ref()?.placed.as_ref());
+            let class = placed.and_then(|placed| placement.classes.get(placed.class));
             let Some(class) = class else { continue };
             let number = match (config.cores.is_empty(), class.gpus.is_empty()) {
                 (false, _) => Some(config.cores[worker % config.cores.len()]),
@@ -205,6 +223,38 @@ impl Seen {
         expected.collect()
     }
 
+    /// Of each stage of a pipeline that is placed, behind the first and no join, how many requests a result becomes there: by
+    /// `pipeline/stage`.
+    pub(super) fn factors(&self, config: &Config) -> BTreeMap<String, f64> {
+        let all = placed(config).flat_map(|pipeline| {
+            let seen = self.services.get(&pipeline.name);
+            let behind =
+                pipeline.stages.iter().enumerate().skip(1).filter(|(_, stage)| !stage.after.is_join());
+            behind.map(move |(i, stage)| {
+                let seen = seen.and_then(|one| one.factors.get(i));
+                let mean = seen.map_or(stage.mean, |(factor, _)| factor.expected());
+                (format!("{}/{}", pipeline.name, stage.runs.name), mean.min(f64::from(stage.fan_out)))
+            })
+        });
+        all.collect()
+    }
+
+    /// The requests a second of all services, and of all stages of pipelines, where so much comes: what tells one demand from another.
+    pub(super) fn load(&self, config: &Config, demand: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+        let mut all = demand.clone();
+        for pipeline in placed(config).filter(|service| !service.stages.is_empty()) {
+            let Some(sources) = demand.get(&pipeline.name) else { continue };
+            let factors = self.services.get(&pipeline.name).map(|one| &one.factors);
+            let each = pipeline.stages.iter().enumerate().map(|(i, stage)| {
+                factors.and_then(|all| all.get(i)).map_or(stage.mean, |(factor, _)| factor.expected())
+            });
+            let means = pipeline.means_of(&each.collect::<Vec<_>>());
+            let names = pipeline.stages.iter().map(|stage| format!("{}/{}", pipeline.name, stage.runs.name));
+            all.extend(names.zip(means.into_iter().map(|mean| sources * mean)));
+        }
+        all
+    }
+
     /// Plans are made for so much from now on.
     pub(super) fn plan_for(&mut self, demand: &BTreeMap<String, f64>) {
         for (name, one) in &mut self.services {
@@ -240,10 +290,15 @@ impl Seen {
 
     /// For STATUS.
     pub(super) fn demand(&self, config: &Config) -> Vec<status::PlacementDemand> {
-        let expected = self.expected(config);
-        let one = |(name, expected_per_s)| {
+        let (expected, factors) = (self.expected(config), self.factors(config));
+        let one = |(name, expected_per_s): (String, f64)| {
             let planned_per_s = self.services.get(&name).and_then(|one| one.planned);
-            status::PlacementDemand { service: name, expected_per_s, planned_per_s }
+            let of = |(of, &mean): (&String, &f64)| {
+                let stage = of.strip_prefix(&*name)?.strip_prefix('/')?.to_owned();
+                Some(status::PlacementStage { stage, mean })
+            };
+            let stages = factors.iter().filter_map(of).collect();
+            status::PlacementDemand { service: name, expected_per_s, planned_per_s, stages }
         };
         expected.into_iter().map(one).collect()
     }
@@ -262,8 +317,9 @@ pub(super) fn holds(config: &Config) -> BTreeMap<&str, Vec<Hold>> {
     placed(config).map(|service| (&*service.name, holds(service))).collect()
 }
 
-/// How many requests a second the workers that are left answer in full batches; of a pipeline sources, where that is least.
-fn left(service: &Service) -> f64 {
+/// How many requests a second the workers that are left answer in full batches; of a pipeline sources, where that is least, by what results
+/// become at its stages.
+fn left(service: &Service, factors: &[f64]) -> f64 {
     let (plan, view) = (&service.plan, service.view());
     let Some(pipeline) = &plan.pipeline else {
         return plan.mean_capacity() * view.workers_alive() as f64 / plan.worker_count().max(1) as f64;
@@ -272,7 +328,7 @@ fn left(service: &Service) -> f64 {
     for (worker, _) in view.workers().enumerate().filter(|(_, does)| *does != WorkerView::Lost) {
         alive[pipeline.place_of(worker).0] += 1;
     }
-    let stages = pipeline.stages.iter().zip(plan.config.means()).zip(alive);
+    let stages = pipeline.stages.iter().zip(plan.config.means_of(factors)).zip(alive);
     let each = stages.map(|((stage, mean), alive)| {
         stage.runs.capacity() / mean * alive as f64 / stage.runs.workers().count.max(1) as f64
     });
@@ -292,53 +348,4 @@ fn hold(runs: &ServiceConfig, placement: &PlacementConfig) -> Option<Hold> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A pipeline of two stages, on two devices of a class that only counts and on two cores.
-    const PIPELINE: &str = r#"
-        [placement]
-        [[placement.class]]
-        name = "counted"
-        engine = "simulated"
-        count = 3
-        [[placement.class]]
-        name = "cores"
-        engine = "simulated"
-        cores = [4, 5]
-        [[pipeline]]
-        name = "p"
-        deadline = "1s"
-        [[pipeline.stage]]
-        name = "x"
-        engine = "simulated"
-        workers = 2
-        simulated = { times = ["2ms"], accuracy = 0.5, models = [{ accuracy = 0.5, times = { counted = ["2ms"] } }] }
-        [[pipeline.stage]]
-        name = "y"
-        after = "x"
-        engine = "simulated"
-        workers = 2
-        cores = [4, 5]
-        simulated = { times = ["3ms"], accuracy = 0.5, models = [{ accuracy = 0.5, times = { cores = ["3ms"] } }] }
-    "#;
-
-    #[test]
-    fn a_pipeline_holds_what_each_of_its_stages_has_left() {
-        let config = Config::parse(std::path::Path::new("weir.toml"), PIPELINE).expect("a configuration");
-        let counted = Hold { class: 0, devices: 2, numbers: Vec::new() };
-        let cores = Hold { class: 1, devices: 2, numbers: vec![4, 5] };
-        assert_eq!(holds(&config)["p"], [counted, cores]);
-        let gone = |class: &str, number| Gone { class: class.to_owned(), number };
-        let told = |lost: &[(usize, bool)], gone: &[Gone]| {
-            let lost =
-                lost.iter().map(|&(worker, given_up)| (("p".to_owned(), worker), (Instant::ZERO, given_up)));
-            Seen { lost: lost.collect(), gone: gone.to_vec(), ..Seen::default() }.held(&config, "p")
-        };
-        let [one, four, five] = [gone("counted", None), gone("cores", Some(4)), gone("cores", Some(5))];
-        assert_eq!(told(&[(0, false)], &[]), [one.clone(), one.clone(), four.clone(), five.clone()]);
-        assert_eq!(told(&[(1, true)], std::slice::from_ref(&one)), [one.clone(), four.clone(), five.clone()]);
-        // The third worker is the first of the second stage.
-        assert_eq!(told(&[(2, true)], &[four]), [one.clone(), one, five]);
-    }
-}
+mod tests;

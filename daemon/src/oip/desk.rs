@@ -305,24 +305,20 @@ impl Desk {
                 });
                 (handed, lease.promised)
             };
-            let told = match handed {
+            let (told, refused) = match handed {
                 Handed::Ending => {
                     self.streams.forget(service.name(), &name);
                     continue;
                 }
-                Handed::Refused(Some(refused)) => {
-                    let outcome = self.given(Told::missed(refused), described, (call, outputs), &service);
-                    return Ok((outcome, Some(promised)));
-                }
-                Handed::Refused(None) => None,
-                Handed::TakenIn => told.await.ok(),
+                Handed::Refused(refused) => (refused.map(Told::missed), true),
+                Handed::TakenIn => (told.await.ok(), false),
             };
             if last {
                 self.streams.release(service.name(), &name);
             }
             // Without a word its stream has gone.
             let told = told.ok_or_else(|| unavailable("its stream was given up"))?;
-            let vain = reply.is_in_vain().then_some(promised);
+            let vain = (refused || reply.is_in_vain()).then_some(promised);
             return Ok((self.given(told, described, (call, outputs), &service), vain));
         }
         Err(unavailable("the service has ended"))

@@ -45,7 +45,7 @@ pub fn region(
         let specs: Option<Vec<_>> = specs.iter().enumerate().map(scaled).collect();
         specs.is_some_and(|specs| {
             let streams: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
-            problem.sharing(rule, turns).admits(&streams, MAX_POINTS)
+            problem.sharing(rule, turns).admits(&streams, MAX_POINTS).is_ok()
         })
     };
     let demands = |s: usize| specs[s].iter().any(|spec| spec.demand().is_some());

@@ -1,11 +1,10 @@
 //! Answers a problem of several services on the same workers: by which rule, with which turns, and how far each input
 //! is from its limit.
 
-use rt_core::sharing::{
-    Reference as CoreReference, Rule, SharedAdmission, SharedBinding as Line, SharingError,
-};
+use rt_core::sharing::{Reference as CoreReference, Rule, SharedBinding as Line, SharingError};
 use rt_core::{MAX_SPAN, Span, StreamSpec};
 
+use super::decide::{Decision, decide};
 use super::scale::{ONE, faster};
 use super::{MAX_SCALE, standings};
 use crate::certificate::{
@@ -14,8 +13,6 @@ use crate::certificate::{
 use crate::number::Number;
 use crate::problem::SharedProblem;
 
-/// How often a turn is made longer before the rule is given up.
-const MAX_TRIES: usize = 64;
 /// So many distances a test looks at for a limit of all, or those for the limits of each service together: a value that
 /// takes more counts as not admitted.
 pub(super) const MAX_POINTS: u64 = 1 << 18;
@@ -56,7 +53,7 @@ pub fn certify_shared(problem: &SharedProblem) -> SharedClaim {
             .filter(|_| search.demands(s))
             .map(|a| problem.number(a.start_within[s])),
         turn: (rule == Rule::Turns && promised).then_some(turns[s]),
-        max_rate_scale: search.demands(s).then(|| search.scale(Some(s))),
+        max_rate_scale: search.demands(s).then(|| Number::thousandths(search.scale(Some(s)))),
         min_deadline: if search.demands(s) { search.min_deadline(s) } else { None },
         streams: streams(problem, s),
     };
@@ -69,83 +66,11 @@ pub fn certify_shared(problem: &SharedProblem) -> SharedClaim {
             .filter(|line| line.margin() >= 0)
             .map(|line| Number::of_nanos(line.margin(), problem.raw.unit)),
         binding: tightest.map(|line| written(problem, line)),
-        max_load_scale: promised.then(|| search.scale(None)),
+        max_load_scale: promised.then(|| Number::thousandths(search.scale(None))),
         services: problem.services.iter().enumerate().map(service).collect(),
         reason,
         refutation: None,
     }
-}
-
-/// The rule that decided, with its turns, and what its test says.
-#[derive(Clone, Debug)]
-pub struct Decision {
-    /// By which the workers must go.
-    pub rule: Rule,
-    /// Batches in a turn of each service, for [`Rule::Turns`].
-    pub turns: Vec<u32>,
-    /// What the test of the rule says.
-    pub answer: Result<SharedAdmission, SharingError>,
-    /// For a refusal, in words.
-    pub reason: Option<String>,
-}
-
-/// The answer of the admission tests to `problem`, without its limits: by the rule that is asked for; else by earliest deadline, or by turns if that refuses.
-#[must_use]
-pub fn decide(problem: &SharedProblem) -> Decision {
-    let by = |rule| {
-        let (turns, answer) = match rule {
-            Rule::Turns => by_turns(problem),
-            Rule::Earliest => {
-                let turns: Vec<u32> = problem.services.iter().map(|s| s.turn.unwrap_or(1)).collect();
-                let answer = admit(problem, rule, &turns);
-                (turns, answer)
-            }
-        };
-        let reason = answer.as_ref().err().map(|no| told(no, |service| &problem.services[service].name));
-        Decision { rule, turns, answer, reason }
-    };
-    if let Some(rule) = problem.rule {
-        return by(rule);
-    }
-    let first = by(Rule::Earliest);
-    let Err(no) = &first.answer else { return first };
-    // These speak of every rule.
-    if matches!(no, SharingError::Rate { .. } | SharingError::Latency { .. }) {
-        return first;
-    }
-    let second = by(Rule::Turns);
-    match (&first.reason, &second.reason) {
-        (Some(edf), Some(turns)) => {
-            let reason = Some(format!("by earliest deadline: {edf}; by turns: {turns}"));
-            Decision { reason, ..first }
-        }
-        _ => second,
-    }
-}
-
-/// The first turns that pass: those that are not stated are 1, and one more for the service that fails, time and again.
-/// If none pass, those that were tried first.
-fn by_turns(problem: &SharedProblem) -> (Vec<u32>, Result<SharedAdmission, SharingError>) {
-    let first: Vec<u32> = problem.services.iter().map(|s| s.turn.unwrap_or(1)).collect();
-    let said = admit(problem, Rule::Turns, &first);
-    let (mut turns, mut last) = (first.clone(), said.clone());
-    for _ in 0..MAX_TRIES {
-        match last {
-            Ok(_) => return (turns, last),
-            Err(SharingError::Late(line)) if problem.services[line.service].turn.is_none() => {
-                turns[line.service] += 1;
-                last = admit(problem, Rule::Turns, &turns);
-            }
-            Err(_) => break,
-        }
-    }
-    (first, said)
-}
-
-fn admit(problem: &SharedProblem, rule: Rule, turns: &[u32]) -> Result<SharedAdmission, SharingError> {
-    let specs: Vec<Vec<StreamSpec>> = problem.specs().collect();
-    let streams: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
-    problem.sharing(rule, turns).admit(&streams)
 }
 
 /// A refusal in words, with the services by `name`.
@@ -199,12 +124,12 @@ fn streams(problem: &SharedProblem, s: usize) -> Vec<SharedStreamAnswer> {
 }
 
 /// Tries other values of one input, with the rule and the turns of the answer.
-struct Search<'a> {
-    problem: &'a SharedProblem,
-    rule: Rule,
-    turns: &'a [u32],
+pub(super) struct Search<'a> {
+    pub(super) problem: &'a SharedProblem,
+    pub(super) rule: Rule,
+    pub(super) turns: &'a [u32],
     /// The answer to the problem itself.
-    admitted: bool,
+    pub(super) admitted: bool,
 }
 
 impl Search<'_> {
@@ -213,25 +138,18 @@ impl Search<'_> {
         self.problem.services[s].streams.iter().any(|(_, spec)| spec.demand().is_some())
     }
 
-    /// How many times as fast all streams may send, or those of `one` service alone.
-    fn scale(&self, one: Option<usize>) -> Number {
+    /// How many times as fast all streams may send, or those of `one` service alone, in thousandths.
+    pub(super) fn scale(&self, one: Option<usize>) -> u64 {
+        let points = one.map_or(MAX_POINTS, |_| self.points_of_each());
         let passes = |scale: u64| {
-            let scaled = |(s, specs): (usize, Vec<StreamSpec>)| {
-                let of =
-                    |spec| if one.is_none_or(|one| one == s) { faster(&spec, scale) } else { Some(spec) };
-                specs.into_iter().map(of).collect::<Option<Vec<_>>>()
-            };
-            let specs: Option<Vec<_>> = self.problem.specs().enumerate().map(scaled).collect();
-            let points = one.map_or(MAX_POINTS, |_| self.points_of_each());
-            specs.is_some_and(|specs| self.passes(self.problem, &specs, points))
+            sent_faster(self.problem, scale, one)
+                .is_some_and(|specs| self.passes(self.problem, &specs, points))
         };
-        let most = MAX_SCALE * ONE;
-        Number::thousandths(match self.admitted {
-            true if passes(most) => most,
-            true => bisect(ONE, most, passes),
+        match self.admitted {
+            true => largest_scale(passes),
             false if passes(1) => bisect(1, ONE, passes),
             false => 0,
-        })
+        }
     }
 
     /// The smallest deadline of service `s`.
@@ -262,8 +180,28 @@ impl Search<'_> {
     /// Whether the test admits it, and looks at so many distances at most.
     fn passes(&self, problem: &SharedProblem, specs: &[Vec<StreamSpec>], points: u64) -> bool {
         let streams: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
-        problem.sharing(self.rule, self.turns).admits(&streams, points)
+        problem.sharing(self.rule, self.turns).admits(&streams, points).is_ok()
     }
+}
+
+/// The streams of each service if all send `scale` thousandths times as fast, or those of `one` service alone; `None` if that
+/// is beyond the range of a declaration.
+pub(super) fn sent_faster(
+    problem: &SharedProblem,
+    scale: u64,
+    one: Option<usize>,
+) -> Option<Vec<Vec<StreamSpec>>> {
+    let scaled = |(s, specs): (usize, Vec<StreamSpec>)| {
+        let of = |spec| if one.is_none_or(|one| one == s) { faster(&spec, scale) } else { Some(spec) };
+        specs.into_iter().map(of).collect()
+    };
+    problem.specs().enumerate().map(scaled).collect()
+}
+
+/// The largest scale from [`ONE`], which passes, up to [`MAX_SCALE`].
+pub(super) fn largest_scale(passes: impl Fn(u64) -> bool) -> u64 {
+    let most = MAX_SCALE * ONE;
+    if passes(most) { most } else { bisect(ONE, most, passes) }
 }
 
 /// Between `yes`, which passes, and `no`, which does not: a value that passes next to one that does not. Neither is tried.

@@ -78,8 +78,10 @@ impl OutcomeLog {
 
     /// Goes from one level to another, of which all is known that came.
     pub(crate) fn exchange(&mut self, from: usize, to: usize) {
-        core::mem::swap(&mut self.monitor, &mut self.beside[to]);
-        self.beside.swap(from, to);
+        if from != to {
+            core::mem::swap(&mut self.monitor, &mut self.beside[to]);
+            self.beside.swap(from, to);
+        }
     }
 
     /// Makes room for so many requests, if it is less, out of `spare`; none may be open. Allocates if nothing there fits.

@@ -128,7 +128,7 @@ impl PipelineScheduler {
             self.first.shed_before(now, self.likely_reach(now));
         }
         let background = self.first.first_mandatory() == NEVER;
-        let turn = (background, self.overrun_margin());
+        let turn = (background, self.present_margin());
         if self.first.waiting() == 0 || self.first.take_turn(now, worker, turn).is_none() {
             return false;
         }

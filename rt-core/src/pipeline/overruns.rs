@@ -64,14 +64,20 @@ impl PipelineScheduler {
         kept
     }
 
+    /// What [`PipelineScheduler::set_overrun_margin`] has set last.
+    #[must_use]
+    pub fn overrun_margin(&self) -> Span {
+        self.overruns.after
+    }
+
     /// By how much batches that have not ended may yet take longer in all.
     #[must_use]
     pub fn overruns_left(&self) -> Span {
-        self.overrun_margin().saturating_sub(self.overruns.spent)
+        self.present_margin().saturating_sub(self.overruns.spent)
     }
 
     /// By how much they may in all.
-    pub(super) fn overrun_margin(&self) -> Span {
+    pub(super) fn present_margin(&self) -> Span {
         if self.has_shield() || self.longer.since_calm { Span::ZERO } else { self.overruns.margin }
     }
 
@@ -90,7 +96,7 @@ impl PipelineScheduler {
         if over == Span::ZERO {
             return reported;
         }
-        let beyond = self.excess(now) + over > self.overrun_margin();
+        let beyond = self.excess(now) + over > self.present_margin();
         if beyond && !reported && self.first.has_stalled(started, due, now) {
             return false;
         }
@@ -101,7 +107,7 @@ impl PipelineScheduler {
 
     /// Tells of batches that run on, if all of them together may make something late.
     pub(super) fn report_overruns(&mut self, now: Instant) {
-        let margin = self.overrun_margin();
+        let margin = self.present_margin();
         if self.earliest_due() >= now || self.excess(now) <= margin {
             return;
         }
@@ -153,7 +159,7 @@ impl PipelineScheduler {
         }
         // All that run may take longer at once.
         let running = self.pools().map(Pool::at_work).sum::<usize>().max(1) as u64;
-        let left = self.overrun_margin().saturating_sub(self.excess(now)).as_nanos() / running;
+        let left = self.present_margin().saturating_sub(self.excess(now)).as_nanos() / running;
         // By now it may be a stall, then it has as long as one may last.
         if let Some(stalls) = self.pipeline.stalls.filter(|_| left == 0 && due < now) {
             return (due + stalls.length()).max(now) + Span::from_nanos(1);

@@ -197,3 +197,19 @@ fn what_the_promises_fell_back_for_is_told_again_when_a_further_warning_is_over(
     assert_eq!(cause(mode.tick(at(290))), Some(Cause::WorkerLost));
     assert_eq!(told(mode.rise(at(300))), Some((10, Severity::Normal)));
 }
+
+#[test]
+fn a_warning_that_stood_before_promises_fell_back_is_told_until_it_is_over_and_what_they_fell_back_for_no_longer()
+ {
+    let mut mode = SafeMode::new(CONFIG);
+    raise(&mut mode, 0, Cause::MissesLow);
+    mode.raise_briefly(at(10), Cause::WorkerLost, Evidence::default());
+    mode.fall_back(Alarm { cause: Cause::WorkerLost, evidence: Evidence::default(), entered: at(10) });
+    mode.set_aftermath(false);
+    let cause = |mode: &SafeMode| mode.state().alarm.map(|alarm| alarm.cause);
+    assert_eq!(told(mode.tick(at(20))), Some((3, Severity::Warning)));
+    assert_eq!(cause(&mode), Some(Cause::MissesLow));
+    mode.rise(at(50));
+    assert_eq!(cause(&mode), Some(Cause::MissesLow));
+    assert_eq!(told(mode.tick(at(100))), Some((4, Severity::Normal)));
+}

@@ -50,6 +50,7 @@ impl Scheduler {
     pub fn set_fallbacks(&mut self, now: Instant, fallbacks: Fallbacks) {
         if self.fallen.is_none() {
             self.join_fallbacks(fallbacks);
+            self.note_fallbacks();
             self.cover_missing(now);
         }
     }

@@ -263,6 +263,11 @@ impl Scheduler {
         self.overrun(now, (bound, seen), Some(of));
     }
 
+    /// Services have other numbers, of which its evidence names some.
+    pub(crate) fn renumber(&mut self, number: impl Fn(u64) -> u64) {
+        self.safe_mode.renumber(number);
+    }
+
     /// The batch of another service that harmed this one has ended.
     pub(crate) fn is_relieved(&mut self, now: Instant) {
         self.safe_mode.put_off(now);

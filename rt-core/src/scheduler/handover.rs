@@ -139,9 +139,9 @@ impl Scheduler {
         }
         self.planner.forget(slot);
         // Nothing is known of what is left beside it.
-        self.tolerance.set(id.slot, demands.then_some(Span::ZERO));
-        self.recount_tolerance();
         self.fallbacks = Fallbacks::default();
+        self.tolerance.set(id.slot, demands.then_some((Span::ZERO, self.fallbacks)));
+        self.recount_left();
         let shield = self.shield.take();
         self.changed = true;
         Some(Retired::stream(shield, before))

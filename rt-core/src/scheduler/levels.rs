@@ -78,12 +78,18 @@ impl Scheduler {
         Some(class)
     }
 
-    /// Puts the level in force that ought to be, if that is another and the instant is calm; whether it ought to.
+    /// Puts the level in force that ought to be, if that is another and the instant is calm; whether it ought to. In place of none a stream
+    /// that sent too much has one as soon as it is calm: the same anew if that may be promised again but for what it still has waiting,
+    /// which is in the way of nothing that comes then.
     pub(super) fn settle_level(&mut self, now: Instant, slot: u16) -> bool {
         let (hold, calm) = (self.config.safe_mode.hold, self.is_calm(now));
+        let waits = self.waiting.has_demoted(slot);
         let Some(stream) = self.streams.at_mut(slot) else { return false };
         let Some(ladder) = &stream.ladder else { return false };
-        let Some(level) = ladder.wanted(now, hold) else {
+        let excess = stream.suspended.filter(|suspended| suspended.free > suspended.alarm.entered);
+        let instead = excess.filter(|suspended| now < suspended.until || waits);
+        let instead = instead.and_then(|suspended| ladder.instead(now, suspended.until <= now));
+        let Some(level) = ladder.wanted(now, hold).or(instead) else {
             if let Some(at) = ladder.next(now, hold) {
                 self.look_again(at);
             }

@@ -275,7 +275,7 @@ impl Scheduler {
         self.planner.forget(usize::from(id.slot));
         if demands {
             self.to_come.set(usize::from(id.slot), Instant::ZERO);
-            self.tolerance.set(id.slot, Some(tolerance));
+            self.tolerance.set(id.slot, Some((tolerance, self.fallbacks)));
             self.hold_newcomer(now, id.slot);
             self.cover_missing(now);
         }

@@ -17,13 +17,18 @@ use alloc::vec::Vec;
 
 use super::Scheduler;
 use super::carry_in::CarryIn;
+use crate::fallback::Fallbacks;
 use crate::time::Span;
+
+/// What the admission of a stream left, for it and for all that were there then: by how much requests may come early, and what their
+/// promises fall back on when something is wrong.
+pub(super) type Left = (Span, Fallbacks);
 
 /// See the module. Nothing is tolerated before anything is promised.
 #[derive(Clone, Debug)]
 pub(super) struct Tolerance {
-    /// By the place of each stream that demands something: what its admission left, for it and for all that were there then.
-    left: Vec<Option<Span>>,
+    /// By the place of each stream that demands something.
+    left: Vec<Option<Left>>,
     /// What admission leaves.
     admitted: Span,
     /// What the shield was made for; anything if there is none.
@@ -47,13 +52,13 @@ impl Tolerance {
     }
 
     /// What the admission of the stream in a place left, or that there is none that demands anything.
-    pub(super) fn set(&mut self, place: u16, left: Option<Span>) {
+    pub(super) fn set(&mut self, place: u16, left: Option<Left>) {
         self.left[usize::from(place)] = left;
     }
 
     /// The streams of another one go on here, in the same places: how much room there is was tested for other workers.
     pub(super) fn continue_from(&mut self, other: &Self) {
-        let same = other.left.iter().map(|left| left.map(|_| Span::ZERO));
+        let same = other.left.iter().map(|left| left.map(|_| Left::default()));
         self.left.iter_mut().zip(same).for_each(|(left, from)| *left = from);
     }
 
@@ -96,8 +101,8 @@ impl Scheduler {
     /// [`Newcomer::tolerant`](crate::Newcomer::tolerant): for those that came without, before any request did or with a takeover.
     pub fn set_tolerance(&mut self, tolerance: Span) {
         let tolerance = tolerance.min(self.config.most_early());
-        self.tolerance.left.iter_mut().flatten().for_each(|left| *left = tolerance);
-        self.recount_tolerance();
+        self.tolerance.left.iter_mut().flatten().for_each(|left| left.0 = tolerance);
+        self.recount_left();
     }
 
     /// Another shield is set, or none; whether it is `right` for what another one has granted, which was safe for what that
@@ -108,11 +113,17 @@ impl Scheduler {
         self.tolerance.reserve = offered.into_iter().chain(left).min();
     }
 
+    /// All promised streams that are there were admitted together, with what their promises fall back on.
+    pub(super) fn note_fallbacks(&mut self) {
+        let fallbacks = self.fallbacks;
+        self.tolerance.left.iter_mut().flatten().for_each(|left| left.1 = fallbacks);
+    }
+
     /// A stream has departed, and counts until no mandatory request waits, or no longer.
     pub(super) fn note_departure(&mut self) {
         self.tolerance.stale = true;
         if self.ledger.departed() == 0 {
-            self.recount_tolerance();
+            self.recount_left();
         }
     }
 
@@ -121,14 +132,18 @@ impl Scheduler {
     pub(super) fn relax_tolerance(&mut self) {
         self.tolerance.strained = Span::ZERO;
         if self.tolerance.stale {
-            self.recount_tolerance();
+            self.recount_left();
         }
     }
 
-    /// Linear in the streams.
+    /// What those who are there leave at least: the last of them to come was tested beside all others. What was known beside more of them
+    /// holds as well. Linear in the streams.
     #[inline(never)]
-    pub(super) fn recount_tolerance(&mut self) {
-        self.tolerance.admitted = self.tolerance.left.iter().flatten().min().copied().unwrap_or(Span::ZERO);
+    pub(super) fn recount_left(&mut self) {
+        let all = || self.tolerance.left.iter().flatten();
+        let fallbacks = all().map(|&(_, fallbacks)| fallbacks).reduce(Fallbacks::and);
+        self.tolerance.admitted = all().map(|&(tolerance, _)| tolerance).min().unwrap_or(Span::ZERO);
+        self.fallbacks = self.fallbacks.or(fallbacks.unwrap_or_default());
         self.tolerance.stale = false;
     }
 }

@@ -170,6 +170,12 @@ impl Device {
         self.crew.set_margin(now, margin)
     }
 
+    /// What [`Device::set_overrun_margin`] has set last.
+    #[must_use]
+    pub fn overrun_margin(&self) -> Span {
+        self.crew.most_over()
+    }
+
     /// Whose batch a worker runs.
     #[must_use]
     pub fn owner(&self, worker: WorkerId) -> Option<usize> {

@@ -52,10 +52,16 @@ impl Device {
         if running + waiting > 0 {
             return Err(HandOverError::Busy { running, waiting });
         }
+        // As evidence has it, from 1; 0 of one that ends.
+        let number = |before: u64| {
+            let heir = before.checked_sub(1).and_then(|service| heirs.get(service as usize));
+            heir.and_then(|heir| heir.service).map_or(0, |service| service as u64 + 1)
+        };
         for (scheduler, heir) in self.schedulers.iter_mut().zip(heirs) {
             scheduler.end_streams(now, heir.ended);
             if let Some(to) = heir.service {
                 scheduler.pass_on(now, &mut next.schedulers[to]);
+                next.schedulers[to].renumber(number);
             }
         }
         (self.touched, next.touched, next.unknown) = (self.all(), next.all(), next.all());

@@ -251,11 +251,13 @@ impl Sharing {
 
     /// Whether [`Sharing::admit`] says yes, and that is seen at so many distances: far quicker, as nobody asks by how much.
     ///
+    /// # Errors
+    /// As [`Sharing::admit`], but that not the tightest line must be the one that is told.
+    ///
     /// # Panics
     /// If there are not as many lists of streams as services.
-    #[must_use]
-    pub fn admits(&self, streams: &[&[StreamSpec]], points: u64) -> bool {
-        self.test(streams, Asked { below: 0, points }).is_ok()
+    pub fn admits(&self, streams: &[&[StreamSpec]], points: u64) -> Result<(), SharingError> {
+        self.test(streams, Asked { below: 0, points }).map(drop)
     }
 
     fn test(&self, streams: &[&[StreamSpec]], asked: Asked) -> Result<SharedAdmission, SharingError> {

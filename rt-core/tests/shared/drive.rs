@@ -140,6 +140,14 @@ impl Run {
                     let cause = transition.state.alarm.map(|alarm| alarm.cause);
                     let breach = cause.filter(|cause| cause.severity().is_suspended());
                     self.causes.extend(breach.map(|cause| (self.now, service, cause)));
+                    // How long batches take of one that is demoted is its own matter.
+                    if breach == Some(Cause::ServiceOverrun) && !self.demoted.contains(&true) {
+                        let seen = self.seen_over();
+                        assert!(
+                            self.allowed.is_none_or(|allowed| seen > allowed),
+                            "{service} is told of {seen}"
+                        );
+                    }
                     let by_other = breach == Some(Cause::ServiceOverrun)
                         && transition.state.alarm.is_some_and(|alarm| {
                             alarm.evidence.window > 0 && alarm.evidence.window != service as u64 + 1
@@ -188,6 +196,15 @@ impl Run {
             }
             self.demoted[service] = demoted;
         }
+    }
+
+    /// By how much batches have run over by now of which that is not forgotten.
+    fn seen_over(&self) -> u64 {
+        let running = self.running.iter().zip(&self.due);
+        let yet = |(run, &due): (&Option<(u64, u64)>, &u64)| {
+            run.map_or(0, |(_, end)| end.saturating_sub(due.max(self.now)))
+        };
+        self.over.saturating_sub(running.map(yet).sum())
     }
 
     /// Where nothing mandatory waits, and every worker is free within the longest batch, what ran over is forgotten once all that runs

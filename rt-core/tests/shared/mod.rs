@@ -146,6 +146,8 @@ pub(crate) struct Run {
     /// Of each worker that runs: when its batch is due.
     due: Vec<u64>,
     over: u64,
+    /// Nobody may be told of less than that by which they ran over in all, if anything.
+    pub(crate) allowed: Option<u64>,
     /// All was calm since the last batch that ran over: of each worker whether it has run since then.
     calm: Option<Vec<bool>>,
     longest: u64,
@@ -220,6 +222,7 @@ impl Run {
             margin: None,
             due: vec![0; shared.workers],
             over: 0,
+            allowed: None,
             calm: None,
             longest: shared.longest.into(),
             overran: vec![false; count],

@@ -23,7 +23,7 @@ use weir_client::{Answer, Outcome, Registration, RequestId, StreamInfo};
 
 pub(crate) use daemon::Daemon;
 pub(crate) use deployment::Deployment;
-pub(crate) use machine::alone;
+pub(crate) use machine::{alone, quiet};
 pub(crate) use raw::{Raw, frame, hello};
 pub(crate) use told::Listener;
 pub(crate) use vouched::{Authority, own_address};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{Deployment, Listener, alone, answers, best_effort, daemon_in_real_time, pause};
+use crate::harness::{Deployment, Listener, answers, best_effort, daemon_in_real_time, pause, quiet};
 use weir_client::{ArrivalBound, Constraint, Error, MissReason, Outcome, RefusalCode, Registration};
 
 const WINDOW: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ pub(super) fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> (RefusalC
 
 #[test]
 fn a_load_that_background_would_break_is_admitted_and_served_without() {
-    alone();
+    quiet();
     let place = Deployment::new(config("")).profiled(&[300]);
     let refused = place.fail(&["plan"]);
     assert!(refused.contains("pedal"), "{refused}");
@@ -104,7 +104,7 @@ fn what_a_closed_service_cannot_have_is_refused_with_its_field() {
 /// A promise that only a closed service can give is given to a client as well, and given up again.
 #[test]
 fn streams_come_and_go_in_a_closed_service() {
-    alone();
+    quiet();
     let alone = config("background = false");
     let alone = alone.split("[[service.stream]]").next().expect("a service");
     let place = Deployment::new(alone).profiled(&[300]);

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::harness::{
-    Daemon, Deployment, Listener, alone, answers, best_effort, daemon_in_real_time, eventually, pause,
+    Daemon, Deployment, Listener, answers, best_effort, daemon_in_real_time, eventually, pause, quiet,
 };
 use serde_json::Value;
 use weir_client::{Outcome, SafeModeCause, SafeModeState};
@@ -54,7 +54,7 @@ fn send(daemon: &Daemon, over: &AtomicBool) -> Vec<Outcome> {
 
 #[test]
 fn a_service_that_harms_others_is_demoted_and_they_are_promised_again_while_it_stays_slow() {
-    alone();
+    quiet();
     let daemon = deployment().serve();
     let mut listener = Listener::new(&daemon);
     let mut client = daemon.client();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::closed::refusal;
 use crate::harness::{
-    DAEMON, Daemon, Deployment, Listener, alone, answers, best_effort, daemon_in_real_time, pause, repository,
+    DAEMON, Daemon, Deployment, Listener, answers, best_effort, daemon_in_real_time, pause, quiet, repository,
 };
 use serde_json::Value;
 use weir_client::{ArrivalBound, Constraint, Outcome, RefusalCode, Registration};
@@ -52,7 +52,7 @@ fn send(daemon: &Daemon, service: &str, count: usize) -> Vec<Outcome> {
 
 #[test]
 fn what_is_reserved_on_a_shared_worker_is_kept_beside_a_flood_on_another_service() {
-    alone();
+    quiet();
     let daemon = deployment(&daemon_in_real_time(), [60, 70, 90]).serve();
     let mut listener = Listener::new(&daemon);
     let (stop, track, flooded) = thread::scope(|scope| {
@@ -195,7 +195,7 @@ fn a_batch_of_the_longest_service_that_is_too_long_for_another_is_named() {
 
 #[test]
 fn a_device_is_taken_over_with_services_that_are_new_and_gone_while_its_promises_are_kept() {
-    alone();
+    quiet();
     let place = deployment(&daemon_in_real_time(), [60, 70, 90]);
     let daemon = place.serve();
     let mut listener = Listener::new(&daemon);
@@ -312,7 +312,7 @@ fn what_the_workers_of_a_device_load_is_counted_and_bounded() {
 /// A better variant answers where it is in nobody's way: no longer than the longest batch of the device, which the other service has.
 #[test]
 fn in_lulls_better_variants_answer_on_a_shared_worker_too() {
-    alone();
+    quiet();
     let line = |ms: u64| format!("times = [\"{ms}ms\"]");
     let variants = format!(
         "{}, accuracy = 0.6, input = 3, output = 3, variants = [{{ {}, accuracy = 0.8 }}, {{ {}, accuracy = 0.9 }}]",

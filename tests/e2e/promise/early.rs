@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::harness::{DAEMON, Daemon, Deployment, Listener, Raw, alone, frame, pause};
+use crate::harness::{DAEMON, Daemon, Deployment, Listener, Raw, frame, pause, quiet};
 use rustix::time::{ClockId, clock_gettime};
 use weir_client::wire::{ClientFrame, DaemonFrame};
 use weir_client::{ArrivalBound, Constraint, Registration, SafeModeCause};
@@ -16,7 +16,7 @@ const EARLY: u64 = 900_000;
 /// One service whose requests take nearly nothing. Of the 2 s to answer them in a tenth could be for early ones, but no more
 /// than a quarter of the time between two requests is.
 fn serve(tolerance: &str) -> Daemon {
-    alone();
+    quiet();
     Deployment::new(format!(
         "{DAEMON}[safe-mode]\nhold = \"200ms\"\nclean = \"200ms\"\n[[service]]\nname = \"cameras\"\n\
          engine = \"simulated\"\nsimulated = {{ times = [\"1ms\"], input = 2, output = 2 }}\n\

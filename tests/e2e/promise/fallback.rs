@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::engines::isolation::{in_order, miss};
-use crate::harness::{DAEMON, Daemon, Deployment, Listener, alone, eventually, not_checked, pause};
+use crate::harness::{DAEMON, Daemon, Deployment, Listener, eventually, not_checked, pause, quiet};
 use rustix::process::{Signal, kill_process};
 use weir_client::{Registration, SafeModeCause, SafeModeState, StreamState};
 
 /// Two workers of 100 requests a second, and a camera of 160 of which 1 in 10 may be missed, or 5: one worker is enough for those.
 fn serve() -> Daemon {
-    alone();
+    quiet();
     Deployment::new(format!(
         "{DAEMON}[safe-mode]\nhold = \"300ms\"\nclean = \"300ms\"\n[[service]]\nname = \"cameras\"\n\
          engine = \"simulated\"\nsimulated = {{ times = [\"6ms\"], input = 2, output = 2 }}\n\

@@ -23,7 +23,7 @@ const VALUES: usize = 150_000;
 /// For how long the floods go on, unless `WEIR_FLOOD_SECONDS` says it.
 fn length() -> Duration {
     let seconds = std::env::var("WEIR_FLOOD_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(10))
+    Duration::from_secs(seconds.unwrap_or(4))
 }
 
 /// What came of a flood, as `tests/bench/floods.sh` tells it: what its service answers a second alone and flooded, what was

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::joins::{DIAMOND, Whole};
 use super::pipelines::{METER, Read, only_busy_is_suspended};
 use crate::harness::{
-    DAEMON, Daemon, Deployment, Listener, alone, answers, best_effort, daemon_in_real_time, eventually, pause,
+    DAEMON, Daemon, Deployment, Listener, answers, best_effort, daemon_in_real_time, eventually, pause, quiet,
 };
 use rustix::process::{Signal, kill_process};
 use weir_client::{MissReason, Outcome};
@@ -60,6 +60,10 @@ fn a_source_is_answered_on_a_device_as_by_stages_with_workers_of_their_own() {
     }
     // Four sources, and what they became.
     assert_eq!(stages(&daemon), [("detect".to_owned(), 1, 4), ("read".to_owned(), 1, 6)]);
+    let status = daemon.status();
+    let meter = status["services"].as_array().and_then(|all| all.iter().find(|one| one["name"] == "meter"));
+    let read = &meter.expect("there")["stages"][1];
+    assert_eq!((&read["parent_results"], &read["requests"]), (&4.into(), &6.into()), "{read}");
 }
 
 #[test]
@@ -185,7 +189,7 @@ fn a_pipeline_on_a_device_is_planned_certified_and_insisted_on_as_a_service_of_i
 
 #[test]
 fn what_is_reserved_for_a_pipeline_on_a_device_is_kept_beside_a_flood_on_another_service_of_it() {
-    alone();
+    quiet();
     let stream = "[[pipeline.stream]]\nname = \"cam\"\nconstraints = [{ row-miss = 0 }]\n\
                   arrivals = [{ periodic = { period = \"200ms\", jitter = \"150ms\" } }]\n";
     let daemon = deployment(&daemon_in_real_time(), &format!("{METER}{stream}"), 60).serve();

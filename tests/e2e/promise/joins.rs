@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::pipelines::meter_of;
 use crate::harness::{
-    self, DAEMON, Daemon, Deployment, Listener, alone, answers, best_effort, daemon_in_real_time, eventually,
-    pause,
+    self, DAEMON, Daemon, Deployment, Listener, answers, best_effort, daemon_in_real_time, eventually, pause,
+    quiet,
 };
 use weir_client::{Outcome, SafeModeCause, StreamInfo};
 
@@ -296,7 +296,7 @@ fn another_takes_over_while_sources_are_on_all_ways_and_each_is_answered_once() 
 
 #[test]
 fn a_promise_over_several_ways_is_kept_beside_a_flood() {
-    alone();
+    quiet();
     let streams = r#"
         [[pipeline.stream]]
         name = "line"

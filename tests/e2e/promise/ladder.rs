@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::harness::{DAEMON, Daemon, Deployment, Listener, Raw, alone, frame, pause};
+use crate::harness::{DAEMON, Daemon, Deployment, Listener, Raw, frame, pause, quiet};
 use weir_client::wire::{ClientFrame, DaemonFrame};
 use weir_client::{Registration, StreamState};
 
 /// One worker of 100 requests a second. Beside a camera of 50, of which 1 in 10 may be missed, a meter that may miss none.
 fn serve() -> Daemon {
-    alone();
+    quiet();
     Deployment::new(format!(
         "{DAEMON}[safe-mode]\nhold = \"300ms\"\nclean = \"300ms\"\n[[service]]\nname = \"cameras\"\n\
          engine = \"simulated\"\nsimulated = {{ times = [\"6ms\"], input = 2, output = 2 }}\n\

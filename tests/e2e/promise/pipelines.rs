@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::{
-    DAEMON, Daemon, Deployment, Listener, alone, answers, best_effort, daemon_in_real_time, eventually, pause,
+    DAEMON, Daemon, Deployment, Listener, answers, best_effort, daemon_in_real_time, eventually, pause, quiet,
 };
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
@@ -104,6 +104,7 @@ fn a_source_is_answered_with_what_it_became_at_each_stage() {
         stages.iter().map(|stage| (stage["name"].as_str(), stage["workers"].as_u64())).collect();
     assert_eq!(told, [(Some("detect"), Some(1)), (Some("read"), Some(2))]);
     assert_eq!((&stages[1]["after"], &stages[1]["fan_out"]), (&"detect".into(), &3.into()));
+    assert_eq!((&stages[1]["parent_results"], &stages[1]["requests"]), (&4.into(), &6.into()), "{status}");
     assert_eq!(status["served"], 4);
 }
 
@@ -277,7 +278,7 @@ fn batches_that_take_longer_are_told_of_once_that_is_more_than_is_left_of_the_de
 
 #[test]
 fn a_promise_from_end_to_end_is_kept_beside_a_flood() {
-    alone();
+    quiet();
     let streams = r#"
         [[pipeline.stream]]
         name = "line"

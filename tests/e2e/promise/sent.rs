@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{DAEMON, Daemon, Deployment, Listener, alone, answers, best_effort, frame, pause};
+use crate::harness::{DAEMON, Daemon, Deployment, Listener, answers, best_effort, frame, pause, quiet};
 use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 use weir_client::wire::{ClientFrame, DaemonFrame};
@@ -14,7 +14,7 @@ const PERIOD: Duration = Duration::from_millis(40);
 
 /// One service whose requests take nearly nothing; it must read them within the guard.
 fn serve(deadline: &str, guard: &str) -> Daemon {
-    alone();
+    quiet();
     Deployment::new(format!(
         "{DAEMON}[safe-mode]\nhold = \"200ms\"\nclean = \"200ms\"\n[[service]]\nname = \"cameras\"\n\
          engine = \"simulated\"\nsimulated = {{ times = [\"1ms\"], input = 2, output = 2 }}\n\

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::harness::{
-    Deployment, Listener, alone, answers, best_effort, daemon_in_real_time, eventually, pause, values,
+    Deployment, Listener, answers, best_effort, daemon_in_real_time, eventually, pause, quiet, values,
 };
 use serde_json::Value;
 use weir_client::blocking::Client;
@@ -15,7 +15,7 @@ use weir_client::{
 
 /// One worker; a request takes 60 ms, and promises are computed with 100 ms. The machine is this test's alone.
 fn deployment(streams: &str) -> Deployment {
-    alone();
+    quiet();
     Deployment::new(format!(
         "{}{}{streams}",
         daemon_in_real_time(),

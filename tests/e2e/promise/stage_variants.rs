@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 use super::pipelines::METER;
-use crate::harness::{Daemon, Deployment, Listener, alone, answers, best_effort, daemon_in_real_time, pause};
+use crate::harness::{Daemon, Deployment, Listener, answers, best_effort, daemon_in_real_time, pause, quiet};
 
 /// The reader is right more often with a model that takes much longer.
 fn reader() -> Deployment {
@@ -34,7 +34,7 @@ fn by_variant(daemon: &Daemon) -> Vec<u64> {
 
 #[test]
 fn a_stage_runs_its_better_variant_in_a_lull_and_its_base_where_much_waits() {
-    alone();
+    quiet();
     let place = reader();
     let plan = place.succeed(&["plan"]);
     assert!(plan.contains("the most accurate runs that comes in nobody's way"), "{plan}");

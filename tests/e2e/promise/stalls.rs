@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::harness::{
-    Daemon, Deployment, Listener, alone, answers, best_effort, daemon_in_real_time, eventually, now, pause,
+    Daemon, Deployment, Listener, answers, best_effort, daemon_in_real_time, eventually, now, pause, quiet,
 };
 use rustix::process::{Signal, kill_process};
 use weir_client::{Outcome, SafeModeCause};
@@ -83,7 +83,7 @@ fn through(daemon: &Daemon, count: usize, length: Duration, halt: impl Fn(Signal
 fn undisturbed(engine: &str, attempt: impl Fn(&Daemon, &mut Listener) -> Option<String>) {
     let mut told = Vec::new();
     for _ in 0..ATTEMPTS {
-        alone();
+        quiet();
         let daemon = serve(engine);
         let mut listener = Listener::new(&daemon);
         match attempt(&daemon, &mut listener) {

@@ -314,6 +314,36 @@ fn a_call_belongs_to_the_stream_that_it_names_and_keeps_its_promise() {
     assert!(client.register(&best_effort("null", "front")).is_err(), "calls hold it");
 }
 
+/// Also if it is refused at once, before what it brings is read: what waits already rules an answer out.
+#[test]
+fn the_last_call_of_a_stream_gives_it_back_whatever_comes_of_it() {
+    let place = Deployment::new(format!(
+        "{DAEMON}max-frame = 1048576\n[daemon.oip]\nhttp = \"unix:h\"\n[[service]]\nname = \"wide\"\nengine = \"simulated\"\n\
+         simulated = {{ times = [\"700ms\"], input = 5000, output = 1 }}\ndeadline = \"8s\"\n"
+    ));
+    place.succeed(&["profile", "--quick", "--samples", "3"]);
+    place.set_all_bounds(3_000);
+    let daemon = place.serve();
+    let data = [0.0; 5_000];
+    let sent = |count: u64| {
+        let mut caller = Caller::of(&place);
+        caller.send("POST /v2/models/wide/infer", "", call(&data, json!({})).to_string().as_bytes());
+        eventually("it is taken in", || {
+            let service = &daemon.status()["services"][0];
+            let taken_in = ["waiting", "running", "served"].iter().filter_map(|of| service[of].as_u64());
+            (taken_in.sum::<u64>() >= count).then_some(())
+        });
+        caller
+    };
+    let mut others = [sent(1), sent(2)];
+    let last = call(&data, json!({ "weir_stream": "once", "weir_last": true }));
+    let status = Caller::of(&place).call("wide", &last).status;
+    assert!([200, 503].contains(&status), "{status}");
+    let streams = daemon.status()["services"][0]["streams"].to_string();
+    assert!(!streams.contains("once"), "{status}: {streams}");
+    others.iter_mut().for_each(|other| _ = other.answer());
+}
+
 #[test]
 fn a_miss_is_unavailable_with_its_reason_and_what_is_left() {
     let place = place("ready-in-safe-mode = false");

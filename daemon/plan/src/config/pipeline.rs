@@ -51,6 +51,15 @@ impl Check<'_> {
         let stalls = self.kept_stalls(at, &raw);
         let place = self.place(at, &raw.on_device(), beside.0);
         let device = raw.device.take().filter(|_| place.is_ok());
+        let chosen = match device.as_ref().filter(|_| raw.stage.iter().any(raw::Stage::is_open)) {
+            Some(device) => {
+                let reason = "is chosen by `weir place`: remove it, or say the model of each stage as well";
+                Err(self.refuse(&format!("{at}.device"), &device.to_string(), reason))
+            }
+            None => Ok(()),
+        };
+        let device = device.filter(|_| chosen.is_ok());
+        let shared = self.shared_by_all(&raw.stage, placement);
         let (name, mut promise) = (raw.name.clone(), raw.promise());
         let promise = self.promise(at, &mut promise, false);
         let promise = promise.map(Promise::held_by_deadline);
@@ -80,12 +89,8 @@ impl Check<'_> {
                 _ => Ok(()),
             };
             let mut stage = stage.runs(device.clone());
-            if device.is_some() && stage.models.is_some() {
-                let reason = "is not possible on a device that the pipeline names: name one model";
-                return Err(self.refuse(&format!("{at}.models"), "(present)", reason));
-            }
             let candidates = self.choosable(&at, &mut stage, placement)?;
-            let candidates = self.of_its_own(&at, candidates, &stage.classes, placement)?;
+            let candidates = self.at_a_stage(&at, candidates, (&stage.classes, &shared), placement)?;
             if stage.engine == EngineKind::Oip {
                 let reason = "is not possible in a pipeline yet: a stage computes on this machine";
                 return Err(self.refuse(&format!("{at}.engine"), "\"oip\"", reason));
@@ -113,6 +118,7 @@ impl Check<'_> {
         };
         refused.and(count)?;
         stalls?;
+        chosen?;
         queue?;
         let ((tree, answers), (runs, promise)) = ((tree?, answers?), (runs?, promise?));
         let (workers, worth, place) = (open?, worth?, place?);
@@ -120,11 +126,7 @@ impl Check<'_> {
         let stage = |(((name, at, runs, adapter, candidates), branch), answers): ((Run, _), _)| {
             let Branch { after, fan_out, mean, .. } = branch;
             let runs = ServiceConfig::of(name, &at, runs, promise.clone());
-            let candidates = candidates.zip(worth).map(|(candidates, (demand, value))| Candidates {
-                demand,
-                value,
-                ..candidates
-            });
+            let candidates = candidates.zip(worth).map(|(candidates, worth)| worth.of_each(candidates));
             let runs = runs.chosen_for(candidates.zip(placement), beside.0);
             StageConfig { runs, after, fan_out, mean, adapter, answers, open: false }
         };
@@ -352,7 +354,7 @@ impl Check<'_> {
 }
 
 /// Stages that one worker runs for each batch: it is woken once, and one process has all of their models if any needs one.
-fn on_one_worker(stages: &mut [StageConfig]) {
+pub(super) fn on_one_worker(stages: &mut [StageConfig]) {
     let process = stages.iter().any(|stage| stage.runs.isolation == Isolation::Process);
     for stage in stages.iter_mut().filter(|_| process) {
         stage.runs.isolation = Isolation::Process;

@@ -10,6 +10,7 @@ use rt_core::Span;
 use weir_engine::{Backend, EngineKind, Isolation};
 
 use super::model::{ModelChoice, Select, SimulatedModel};
+use super::pipeline::on_one_worker;
 use super::{ControllerConfig, DeviceConfig, ServiceConfig, ShareConfig, StageConfig};
 
 /// The devices among which services are placed, and what is done about it while they are served.
@@ -220,16 +221,35 @@ impl ServiceConfig {
         })
     }
 
-    /// A pipeline whose stages are placed so; none where a class does not run such a model.
+    /// A pipeline whose stages are placed so, all of them on devices of a class that it shares or each on its own; none where a class does
+    /// not run such a model.
     #[must_use]
     pub fn staged_on(&self, classes: &[ClassConfig], placed: &[Placed]) -> Option<Self> {
         let on = |(stage, placed): (&StageConfig, &Placed)| {
             Some(StageConfig { runs: stage.runs.on(&classes[placed.class], placed)?, ..stage.clone() })
         };
-        let stages: Vec<StageConfig> = self.stages.iter().zip(placed).map(on).collect::<Option<_>>()?;
+        let mut stages: Vec<StageConfig> = self.stages.iter().zip(placed).map(on).collect::<Option<_>>()?;
+        let first = &stages.first()?.runs;
+        let turn = self.share.and_then(|share| share.turn);
+        let share = first.share.filter(|_| classes[placed[0].class].shared);
+        let share = share.map(|share| ShareConfig { turn, ..share });
+        if share.is_some() {
+            on_one_worker(&mut stages);
+        }
         let ServiceConfig { engine, class, isolation, backends, model, workers, cores, .. } =
             stages.first()?.runs.clone();
-        Some(Self { engine, class, isolation, backends, model, workers, cores, stages, ..self.clone() })
+        Some(Self {
+            engine,
+            class,
+            isolation,
+            backends,
+            model,
+            workers,
+            cores,
+            share,
+            stages,
+            ..self.clone()
+        })
     }
 
     /// The same, promised nothing.

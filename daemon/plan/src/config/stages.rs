@@ -53,9 +53,14 @@ impl ServiceConfig {
 
     /// How many requests one of the pipeline becomes at each stage on average.
     pub fn means(&self) -> Vec<f64> {
+        self.means_of(&self.stages.iter().map(|stage| stage.mean).collect::<Vec<_>>())
+    }
+
+    /// The same where a result becomes so many at each stage.
+    pub fn means_of(&self, each: &[f64]) -> Vec<f64> {
         self.stage_by_stage(|i, stage, means| match i == 0 || stage.after.is_join() {
             true => 1.0,
-            false => stage.after.iter().map(|parent| means[parent]).sum::<f64>() * stage.mean,
+            false => stage.after.iter().map(|parent| means[parent]).sum::<f64>() * each[i],
         })
     }
 

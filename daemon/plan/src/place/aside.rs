@@ -27,6 +27,7 @@ impl Site {
     pub fn asides(&self, service: usize, end: Instant) -> Result<(Vec<Aside>, bool), PlaceError> {
         let (all, complete) = match self.config.services[service].stages.is_empty() {
             true => (self.asides_alone(service)?, true),
+            false if self.config.services[service].is_fused() => (Vec::new(), true),
             false => self.asides_of_stages(service, end)?,
         };
         let aside = |placed: Vec<Placed>| {

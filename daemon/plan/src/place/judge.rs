@@ -49,22 +49,21 @@ impl<'a> Certifier<'a> {
         config.services.clear();
         let mut specs = Vec::new();
         for &(service, pick) in members {
-            let offer = &self.offers[service][pick];
+            let parts = &self.offers[service][pick].spot.parts;
+            let placed: Vec<Placed> = parts.iter().map(|part| part.placed.clone()).collect();
             let place = self.services[service];
-            let placed = &offer.spot.parts[0].placed;
-            let running = self.site.running[place][0].iter().find(|running| running.class == class)?;
-            let (_, spec) = running.models.iter().find(|(model, _)| *model == placed.models[0])?;
-            config.services.push(self.site.config.services[place].on(of, placed)?);
-            specs.push(vec![spec.clone()]);
+            let service = &self.site.config.services[place];
+            config.services.push(match service.stages.is_empty() {
+                true => service.on(of, &placed[0])?,
+                false => service.staged_on(&self.site.placement.classes, &placed)?,
+            });
+            specs.push(self.site.specs(place, &placed)?);
         }
         let plan = Plan::of(&config, specs, &self.site.profile).ok()?;
         let busy = plan.services.iter().zip(members).map(|(plan, &(service, _))| {
             let demand =
                 self.site.demand[self.services[service]] * self.site.placement.headroom * self.factor;
-            let times = &plan.workers().profile;
-            let each = |batch: usize| times.bound(batch).as_secs_f64() / batch as f64;
-            let sizes = plan.workers().batch..=plan.largest_batch().max(plan.workers().batch);
-            demand * sizes.map(each).fold(f64::INFINITY, f64::min)
+            demand * plan.least_load()
         });
         Some(busy.sum::<f64>() <= of.devices as f64 * (1.0 + EQUAL))
     }
@@ -145,7 +144,11 @@ impl Site {
     /// Why it cannot be served so.
     pub(super) fn complete(&self, spots: &[Option<Spot>]) -> Result<Complete, PlaceError> {
         let text = text::completed(&self.config, &self.placement, spots)?;
-        let config = Config::parse(&self.config.path, &text)?;
+        let mut config = Config::parse(&self.config.path, &text)?;
+        // What results become may be known better than the file says.
+        let said = self.config.services.iter().flat_map(|service| &service.stages);
+        let stages = config.services.iter_mut().flat_map(|service| &mut service.stages);
+        stages.zip(said).for_each(|(stage, said)| stage.mean = said.mean);
         let models = crate::models::resolve_models(&config)?;
         let plan = Plan::of(&config, models, &self.profile)?;
         Ok(Complete { text, config, plan })

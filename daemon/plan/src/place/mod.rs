@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use weir_engine::ModelSpec;
 
 use crate::config::{Config, ConfigError, Placed, PlacementConfig, ServiceConfig, ShareConfig};
 use crate::models::ModelsError;
@@ -141,6 +142,7 @@ pub fn measured(config: &Config) -> Config {
             [] => Some(service.clone()),
             all if !service.stages.is_empty() => {
                 let mut on = service.staged_on(&placement.classes, all)?;
+                shared(&mut on, &all[0]);
                 on.stages.iter_mut().zip(all).for_each(|(stage, placed)| shared(&mut stage.runs, placed));
                 Some(on)
             }
@@ -155,19 +157,30 @@ pub fn measured(config: &Config) -> Config {
     all
 }
 
-/// What each service of [`measured`] stands for. A pipeline is there as often as a stage may run on classes, so that each stage was on all.
+/// What each service of [`measured`] stands for. A pipeline is there as often as a stage may run on classes, so that each stage was on all;
+/// on a class whose devices it shares it is as a whole.
 pub(super) fn origins(config: &Config) -> Vec<Origin> {
     let mut all = Vec::new();
+    let classes = config.placement.iter().flat_map(|placement| &placement.classes);
+    let shared: Vec<bool> = classes.map(|class| class.shared).collect();
     for (service, of) in config.services.iter().enumerate() {
         if !of.is_placed() {
             all.push(Origin { service, on: Vec::new() });
             continue;
         }
         let parts: Vec<Vec<(usize, Vec<usize>)>> = of.running().map(on_classes).collect();
-        let most = parts.iter().map(Vec::len).max().unwrap_or(0);
-        if parts.iter().all(|part| !part.is_empty()) {
-            let on = |i: usize| parts.iter().map(|part| part[i % part.len()].clone()).collect();
+        let own = |part: &Vec<(usize, Vec<usize>)>| {
+            part.iter().filter(|(class, _)| !shared[*class]).cloned().collect::<Vec<_>>()
+        };
+        let own: Vec<_> = parts.iter().map(own).collect();
+        if own.iter().all(|part| !part.is_empty()) {
+            let most = own.iter().map(Vec::len).max().unwrap_or(0);
+            let on = |i: usize| own.iter().map(|part| part[i % part.len()].clone()).collect();
             all.extend((0..most).map(|i| Origin { service, on: on(i) }));
+        }
+        for class in (0..shared.len()).filter(|&class| shared[class]) {
+            let on = |part: &Vec<(usize, Vec<usize>)>| part.iter().find(|(of, _)| *of == class).cloned();
+            all.extend(parts.iter().map(on).collect::<Option<_>>().map(|on| Origin { service, on }));
         }
     }
     all
@@ -226,15 +239,18 @@ impl Site {
         &self.demand
     }
 
-    /// The same box for another demand: of those services that are named.
+    /// The same box for another demand: of those services that are named; and where a name is `pipeline/stage`, with another number of
+    /// requests that a result becomes there on average.
     ///
     /// # Errors
-    /// If there is no such service, or that is no demand.
+    /// If there is no such service or stage, or that is no demand of it.
     pub fn demanding(mut self, demand: &BTreeMap<String, f64>) -> Result<Self, PlaceError> {
         for (name, &value) in demand {
             let wrong =
                 |reason: String| PlaceError::Demand { name: name.clone(), value: value.to_string(), reason };
-            let at = self.config.services.iter().position(|of| of.name == *name && of.is_placed());
+            let (service, stage) =
+                name.split_once('/').map_or((&**name, None), |(of, stage)| (of, Some(stage)));
+            let at = self.config.services.iter().position(|of| of.name == service && of.is_placed());
             let Some(at) = at else {
                 let all = self.config.services.iter().filter(|of| of.is_placed()).map(|of| &*of.name);
                 return Err(wrong(format!(
@@ -242,11 +258,23 @@ impl Site {
                     all.collect::<Vec<_>>().join(", ")
                 )));
             };
-            if !(0.0..=1e9).contains(&value) {
-                return Err(wrong("must be in 0..=1000000000".to_owned()));
+            let Some(stage) = stage else {
+                if !(0.0..=1e9).contains(&value) {
+                    return Err(wrong("must be in 0..=1000000000".to_owned()));
+                }
+                self.demand[at] = value;
+                continue;
+            };
+            let mut behind = self.config.services[at].stages.iter_mut().skip(1);
+            let Some(stage) = behind.find(|of| of.runs.name == stage && !of.after.is_join()) else {
+                return Err(wrong("no such stage is behind another one, and no join".to_owned()));
+            };
+            if !(0.0..=f64::from(stage.fan_out)).contains(&value) {
+                return Err(wrong(format!("must be in 0..={}, as fan-out says", stage.fan_out)));
             }
-            self.demand[at] = value;
+            stage.mean = value;
         }
+        self.planned.get_mut().clear();
         Ok(self)
     }
 
@@ -260,6 +288,16 @@ impl Site {
         }
         let models = crate::models::resolve_models(&self.config)?;
         Ok(Some(Plan::of(&self.config, models, &self.profile)?))
+    }
+
+    /// The models of what runs there, of a pipeline of each stage; none if one of them is not what runs alone there.
+    fn specs(&self, service: usize, placed: &[Placed]) -> Option<Vec<ModelSpec>> {
+        let spec = |(running, placed): (&Vec<offers::Running>, &Placed)| {
+            let [model] = placed.models[..] else { return None };
+            let on = running.iter().find(|on| on.class == placed.class)?;
+            Some(on.models.iter().find(|(of, _)| *of == model)?.1.clone())
+        };
+        self.running[service].iter().zip(placed).map(spec).collect()
     }
 
     /// The same box while it is served: no service that has devices of its own is put on shared ones, nor the other way, which takes

@@ -7,8 +7,8 @@ use super::judge::{Certifier, after};
 use super::offers::{Offer, Offers};
 use super::search::{Item, Room, search};
 use super::staged::{Looked, Staged};
-use super::{PlaceError, Placement, Site, Violated};
-use crate::config::ServiceConfig;
+use super::{Part, PlaceError, Placement, Site, Violated};
+use crate::config::{Placed, ServiceConfig};
 
 /// A plan is the best if no other is better by more points.
 pub const PROVEN: f64 = 0.001;
@@ -107,19 +107,24 @@ impl<'a> Question<'a> {
         weights.iter_mut().for_each(|weight| *weight /= whole);
         let offers = services.iter().map(|&place| {
             let demand = site.demand[place] * site.placement.headroom * factor;
-            if !all[place].stages.is_empty() {
-                let staged = Staged { site, pipeline: place, demand, end };
-                return Ok(if partial { staged.partial()? } else { staged.all()? });
+            let (placement, profile, service) = (&site.placement, &site.profile, &all[place]);
+            let mut looked = match service.stages.is_empty() {
+                true => {
+                    let running = &site.running[place][0][..];
+                    let offers = Offers { placement, profile, service, running, demand, partial }.all()?;
+                    Looked { offers, unseen: None }
+                }
+                false => {
+                    let staged = Staged { site, pipeline: place, demand, end };
+                    let own = if partial { staged.partial()? } else { staged.all()? };
+                    own.and(staged.shared()?)
+                }
+            };
+            if let Some(there) = service.places().filter(|_| site.without_restart) {
+                let reached = |(part, there): (&Part, &Placed)| part.placed.is_reached_from(there);
+                looked.offers.retain(|offer| offer.spot.parts.iter().zip(&there).all(reached));
             }
-            let (placement, profile) = (&site.placement, &site.profile);
-            let (service, running) = (&all[place], &site.running[place][0][..]);
-            let mut offers = Offers { placement, profile, service, running, demand, partial }.all()?;
-            if let Some(there) =
-                service.candidates.as_ref().and_then(|of| of.placed.as_ref()).filter(|_| site.without_restart)
-            {
-                offers.retain(|offer| offer.placed().is_reached_from(there));
-            }
-            Ok(Looked { offers, unseen: None })
+            Ok(looked)
         });
         let looked = offers.collect::<Result<Vec<Looked>, PlaceError>>()?;
         let (offers, unseen) = looked.into_iter().map(|looked| (looked.offers, looked.unseen)).unzip();

@@ -1,8 +1,10 @@
 //! The places where a pipeline may run: for each stage a model and devices of a class, so that the promise holds as all stages together
-//! are planned.
+//! are planned; or for all of them the devices of a class that is shared, where each batch runs all stages.
 //!
 //! Of the ways to run all stages the most accurate come first; of each, devices are added one by one until the plan of the pipeline
 //! holds. What has as many devices of every class as something more accurate, or more, is left out: nothing better is lost by it.
+
+mod shared;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
@@ -40,6 +42,14 @@ pub(super) struct Looked {
     pub(super) unseen: Option<f64>,
 }
 
+impl Looked {
+    /// Both of them.
+    pub(super) fn and(self, other: Self) -> Self {
+        let unseen = [self.unseen, other.unseen].into_iter().flatten().reduce(f64::max);
+        Self { offers: [self.offers, other.offers].concat(), unseen }
+    }
+}
+
 /// A way to run a stage.
 struct Way<'a> {
     class: usize,
@@ -49,15 +59,16 @@ struct Way<'a> {
     least: usize,
 }
 
-impl Staged<'_> {
-    /// All that are worth a look: of those with as many devices of each class the most accurate, and where the file has it.
+impl<'a> Staged<'a> {
+    /// All on devices of its own that are worth a look: of those with as many devices of each class the most accurate, and where the file
+    /// has it.
     ///
     /// # Errors
     /// If the profile lacks a model.
     pub(super) fn all(&self) -> Result<Looked, PlanError> {
         let rooms: Vec<usize> = self.site.placement.classes.iter().map(|class| class.devices).collect();
         let mut looked = self.within(&rooms)?;
-        let there = self.config().places().filter(|there| {
+        let there = self.config().places().filter(|_| !self.config().is_fused()).filter(|there| {
             let same = |offer: &Offer| offer.spot.parts.iter().map(|part| &part.placed).eq(there);
             used(there, rooms.len()).iter().zip(&rooms).all(|(used, room)| used <= room)
                 && !looked.offers.iter().any(same)
@@ -102,18 +113,33 @@ impl Staged<'_> {
         Ok(looked)
     }
 
+    fn is_shared(&self, class: usize) -> bool {
+        self.site.placement.classes[class].shared
+    }
+
     fn config(&self) -> &ServiceConfig {
         &self.site.config.services[self.pipeline]
     }
 
     /// Those that fit so many devices of each class.
     fn within(&self, rooms: &[usize]) -> Result<Looked, PlanError> {
-        let ways = self.ways()?;
-        let mut looked = Looked { offers: Vec::new(), unseen: None };
+        let ways = self.own_ways()?;
+        let mut offers = Vec::new();
+        let unseen = self.best_first(&ways, |chosen| self.add(chosen, rooms, &mut offers))?;
+        Ok(Looked { offers, unseen })
+    }
+
+    /// Looks at all choices of a way for each stage, the most accurate first, until there is no time to look at one: how accurate that one
+    /// is, if there is one.
+    fn best_first(
+        &self,
+        ways: &[Vec<Way<'_>>],
+        mut look_at: impl FnMut(&[&Way<'_>]) -> Result<bool, PlanError>,
+    ) -> Result<Option<f64>, PlanError> {
         if ways.iter().any(Vec::is_empty) {
-            return Ok(looked);
+            return Ok(None);
         }
-        // The most accurate first: each next one has one stage with the next of its models.
+        // Each next one has one stage with the next of its models.
         let first = vec![0; ways.len()];
         let key = |picks: &[usize]| {
             self.accuracy(ways.iter().zip(picks).map(|(ways, &pick)| ways[pick].spec)).to_bits()
@@ -122,9 +148,8 @@ impl Staged<'_> {
         let mut known = BTreeSet::from([first]);
         while let Some((accuracy, Reverse(picks))) = open.pop() {
             let chosen: Vec<&Way<'_>> = ways.iter().zip(&picks).map(|(ways, &pick)| &ways[pick]).collect();
-            if !self.add(&chosen, rooms, &mut looked.offers)? {
-                looked.unseen = Some(f64::from_bits(accuracy));
-                break;
+            if !look_at(&chosen)? {
+                return Ok(Some(f64::from_bits(accuracy)));
             }
             for stage in (0..ways.len()).filter(|&stage| picks[stage] + 1 < ways[stage].len()) {
                 let mut next = picks.clone();
@@ -134,7 +159,7 @@ impl Staged<'_> {
                 }
             }
         }
-        Ok(looked)
+        Ok(None)
     }
 
     /// Adds those with the fewest devices that run the stages so; whether there was time to look at all.
@@ -178,22 +203,27 @@ impl Staged<'_> {
         Ok(true)
     }
 
-    /// The ways to run each stage, by falling accuracy.
-    fn ways(&self) -> Result<Vec<Vec<Way<'_>>>, PlanError> {
-        let (config, classes) = (self.config(), &self.site.placement.classes);
-        let mut all: Vec<Vec<Way<'_>>> = Vec::new();
-        for running in &self.site.running[self.pipeline] {
-            let fits = |class: usize, spec: &ModelSpec| {
-                spec.file_bytes() <= classes[class].memory.unwrap_or(u64::MAX)
-            };
-            let of =
-                running.iter().flat_map(|on| on.models.iter().map(|(model, spec)| (on.class, *model, spec)));
+    /// The ways to run each stage on some of the classes, by falling accuracy.
+    fn ways(&self, on: impl Fn(usize) -> bool) -> Vec<Vec<Way<'a>>> {
+        let fits = |class: usize, spec: &ModelSpec| {
+            spec.file_bytes() <= self.site.placement.classes[class].memory.unwrap_or(u64::MAX)
+        };
+        let ways = |running: &'a Vec<super::offers::Running>| {
+            let of = running.iter().filter(|of| on(of.class));
+            let of = of.flat_map(|of| of.models.iter().map(|(model, spec)| (of.class, *model, spec)));
             let of = of.filter(|(class, _, spec)| fits(*class, spec));
             let mut ways: Vec<_> =
                 of.map(|(class, model, spec)| Way { class, model, spec, least: 1 }).collect();
             ways.sort_by(|a, b| b.spec.accuracy.total_cmp(&a.spec.accuracy));
-            all.push(ways);
-        }
+            ways
+        };
+        self.site.running[self.pipeline].iter().map(ways).collect()
+    }
+
+    /// The ways to run each stage on devices of its own, with how many it needs at least.
+    fn own_ways(&self) -> Result<Vec<Vec<Way<'a>>>, PlanError> {
+        let (config, classes) = (self.config(), &self.site.placement.classes);
+        let mut all = self.ways(|class| !self.is_shared(class));
         if all.iter().any(Vec::is_empty) {
             return Ok(all);
         }
@@ -227,7 +257,7 @@ impl Staged<'_> {
 
     /// It, placed so; none if the promise does not hold there, or not all can be answered.
     fn offer(&self, placed: &[Placed]) -> Result<Option<Offer>, PlanError> {
-        let Some(specs) = self.specs(placed) else { return Ok(None) };
+        let Some(specs) = self.site.specs(self.pipeline, placed) else { return Ok(None) };
         let Some(rates) = self.planned(placed, &specs)? else { return Ok(None) };
         if rates.iter().any(|rate| self.demand > rate * (1.0 + EQUAL)) {
             return Ok(None);
@@ -243,16 +273,6 @@ impl Staged<'_> {
             parts: placed.iter().zip(&rates).map(part).collect(),
         };
         Ok(Some(Offer { spot, load: 0.0, bytes: 0, missing: 0.0 }))
-    }
-
-    /// The model of each stage; none if one of them does not run there alone.
-    fn specs(&self, placed: &[Placed]) -> Option<Vec<ModelSpec>> {
-        let spec = |(running, placed): (&Vec<super::offers::Running>, &Placed)| {
-            let [model] = placed.models[..] else { return None };
-            let on = running.iter().find(|on| on.class == placed.class)?;
-            Some(on.models.iter().find(|(of, _)| *of == model)?.1.clone())
-        };
-        self.site.running[self.pipeline].iter().zip(placed).map(spec).collect()
     }
 
     /// How many sources a second each stage carries, if the promise holds there.

@@ -89,7 +89,9 @@ fn accuracy(site: &Site, chosen: &[&Placed], weights: &[f64]) -> Option<f64> {
         let demand = demand * site.placement.headroom;
         let of = if placed.devices == 0 {
             let times = &plan.workers().profile;
+            let latency = plan.config.deadline.saturating_sub(plan.config.guard);
             let sizes = plan.workers().batch..=plan.largest_batch().max(plan.workers().batch);
+            let sizes = sizes.filter(|&b| times.bound(b) <= latency);
             let each = sizes.map(|b| times.bound(b).as_secs_f64() / b as f64).fold(f64::INFINITY, f64::min);
             shared += demand * each;
             100.0 * plan.spec.accuracy

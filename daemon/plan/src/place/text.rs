@@ -18,22 +18,29 @@ pub(super) fn completed(
         config.text().parse().map_err(|error: toml_edit::TomlError| PlaceError::Text(error.to_string()))?;
     let placed =
         config.services.iter().zip(spots).filter_map(|(service, spot)| Some((service, spot.as_ref()?)));
-    for (runs, part) in placed.flat_map(|(service, spot)| service.running().zip(&spot.parts)) {
-        let Some(candidates) = &runs.candidates else { continue };
-        let table = table(document.as_table_mut(), &runs.at);
-        let table = table.ok_or_else(|| PlaceError::Text(format!("{} is no table", runs.at)))?;
-        write(table, &placement.classes[part.placed.class], part, &candidates.models);
+    for (service, spot) in placed {
+        for (runs, part) in service.running().zip(&spot.parts) {
+            let Some(candidates) = &runs.candidates else { continue };
+            let table = table(&mut document, &runs.at)?;
+            write(table, &placement.classes[part.placed.class], part, &candidates.models);
+        }
+        let Some(first) = spot.parts.first() else { continue };
+        // A pipeline names the device that its stages share.
+        let shared = (first.placed.devices == 0).then(|| &*placement.classes[first.placed.class].name);
+        or_none(table(&mut document, &service.at)?, "device", shared.map(value));
     }
     devices(&mut document, placement, spots);
     Ok(document.to_string())
 }
 
 /// The table at a place such as `pipeline[0].stage[1]`.
-fn table<'a>(root: &'a mut dyn TableLike, at: &str) -> Option<&'a mut dyn TableLike> {
-    at.split('.').try_fold(root, |table, part| {
+fn table<'a>(document: &'a mut DocumentMut, at: &str) -> Result<&'a mut dyn TableLike, PlaceError> {
+    let root: &mut dyn TableLike = document.as_table_mut();
+    let table = at.split('.').try_fold(root, |table, part| {
         let (name, place) = part.strip_suffix(']')?.split_once('[')?;
         nth(table.get_mut(name)?, place.parse().ok()?)
-    })
+    });
+    table.ok_or_else(|| PlaceError::Text(format!("{at} is no table")))
 }
 
 /// The `n`th table of a list, in either form.
@@ -60,7 +67,6 @@ fn write(table: &mut dyn TableLike, class: &ClassConfig, part: &Part, models: &M
     }
     let numbers = |list: &[usize]| list.iter().map(|&one| one as i64).collect::<Array>();
     let own = part.placed.devices > 0;
-    or_none(table, "device", (!own).then(|| value(class.name.as_str())));
     or_none(table, "workers", own.then(|| value(part.placed.devices as i64)));
     let on = |there: bool, list: &[usize]| (own && there).then(|| value(numbers(list)));
     or_none(table, "cores", on(!class.cores.is_empty(), &part.units));

@@ -148,7 +148,7 @@ pub fn planned_problem(
     let choice = Choice::new(config, device, models, profile)?;
     let refused = |reason| PlanError::Device { device: config.devices[device].name.clone(), reason };
     let (chosen, _) = search(&choice, &mut |_| {}).map_err(refused)?;
-    choice.problem(&chosen.picks).map_err(|error| refused(error.to_string()))
+    choice.problem_of(&chosen).map_err(|error| refused(error.to_string()))
 }
 
 /// The problem by which the services of a device are refused: of the batches that serve most, unless they are configured.

@@ -20,6 +20,8 @@ pub struct FusedPlan {
     /// How the results of the stages become the answer.
     pub reply: Reply,
     cuts: Vec<Cuts>,
+    /// How many requests a source becomes at each stage on average.
+    means: Vec<f64>,
 }
 
 /// In which batches the requests of one stage are run.
@@ -52,6 +54,12 @@ impl FusedPlan {
     pub fn bound(&self, stage: usize, requests: usize) -> Span {
         self.cuts[stage].times[requests].bound
     }
+
+    /// What a batch of so many sources takes at most if they become as many requests as on average.
+    pub fn usual_bound(&self, sources: usize) -> Span {
+        let of = |(cuts, &mean): (&Cuts, &f64)| cuts.usual(mean, sources).bound;
+        self.cuts.iter().zip(&self.means).map(of).fold(Span::ZERO, |sum, time| sum + time)
+    }
 }
 
 impl Cuts {
@@ -83,6 +91,12 @@ impl Cuts {
         }
         cuts
     }
+
+    /// For so many sources that become `mean` requests each here.
+    fn usual(&self, mean: f64, sources: usize) -> BatchTime {
+        let requests = (sources as f64 * mean).ceil() as usize;
+        self.times[requests.min(self.times.len() - 1)]
+    }
 }
 
 impl<'a> Times<'a> {
@@ -100,7 +114,7 @@ impl<'a> Times<'a> {
             let all = || cuts.iter().zip(&most).zip(&means);
             let none = BatchTime::at_most(Span::ZERO);
             all().fold(none, |sum, ((cuts, most), mean)| {
-                let usual = cuts.times[(sources as f64 * mean).ceil() as usize];
+                let usual = cuts.usual(*mean, sources);
                 BatchTime {
                     bound: sum.bound + cuts.times[sources * most].bound,
                     likely: sum.likely + usual.likely,
@@ -128,6 +142,26 @@ pub(super) fn workers(
     profile: &Profile,
 ) -> Result<Vec<Workers>, PlanError> {
     sizes_of(config, Times::new(config, specs, profile)?.whole)
+}
+
+/// Of each stage of a pipeline on a device how much of a worker's time a source takes on average, in seconds: in batches of so many
+/// sources as take least of it and can be answered in time; none if not even one source can.
+///
+/// # Errors
+/// As [`workers`].
+pub(crate) fn least_loads(
+    config: &ServiceConfig,
+    specs: &[ModelSpec],
+    profile: &Profile,
+) -> Result<Option<Vec<f64>>, PlanError> {
+    let Times { cuts, whole, .. } = Times::new(config, specs, profile)?;
+    let (means, latency) = (config.means(), config.deadline.saturating_sub(config.guard));
+    let of = |sources: usize| {
+        let each = cuts.iter().zip(&means).map(move |(cuts, &mean)| cuts.usual(mean, sources).bound);
+        each.map(move |time| time.as_secs_f64() / sources as f64).collect::<Vec<_>>()
+    };
+    let sizes = 1..=whole.largest_within(latency, whole.max_batch());
+    Ok(sizes.map(of).min_by(|a, b| a.iter().sum::<f64>().total_cmp(&b.iter().sum())))
 }
 
 impl ServicePlan {
@@ -167,7 +201,7 @@ impl ServicePlan {
             system: System { guard: config.guard, ..System::identical(workers, latency) },
             shared: Some(share),
             rate,
-            fused: Some(Box::new(FusedPlan { stages, reply, cuts })),
+            fused: Some(Box::new(FusedPlan { stages, reply, cuts, means: config.means() })),
             ..plan
         })
     }

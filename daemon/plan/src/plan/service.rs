@@ -165,6 +165,18 @@ impl ServicePlan {
         each.reduce(f64::min).unwrap_or_else(|| self.capacity())
     }
 
+    /// How much of a shared worker's time a request takes on average, in seconds: in those of the batches that are started in time which
+    /// take least of it.
+    pub(crate) fn least_load(&self) -> f64 {
+        let (times, batch) = (&self.workers().profile, self.workers().batch);
+        let most = self.config.deadline.saturating_sub(self.config.guard);
+        let most = times.largest_within(most, self.largest_batch()).max(batch);
+        let time =
+            |size: usize| self.fused.as_ref().map_or(times.bound(size), |fused| fused.usual_bound(size));
+        let each = (batch..=most).map(|size| time(size).as_secs_f64() / size as f64);
+        each.fold(f64::INFINITY, f64::min)
+    }
+
     /// Requests a second that are certified: of the reserved streams and the promise together; `None` without either.
     pub fn certified_per_s(&self) -> Option<f64> {
         let reserved = self.config.reserved.iter().filter_map(|s| s.spec.demand());

@@ -235,6 +235,15 @@ impl Dispatcher {
         }
     }
 
+    /// What that has set last; nothing where there is no margin.
+    pub(super) fn overrun_margin(&self) -> Span {
+        match self {
+            Self::Alone(_) => Span::ZERO,
+            Self::Shared(device) => device.overrun_margin(),
+            Self::Staged(staged) => staged.scheduler.overrun_margin(),
+        }
+    }
+
     /// As [`Scheduler::set_quiet`], for all services.
     pub(super) fn set_quiet(&mut self, quiet: bool) {
         match self {

@@ -127,6 +127,7 @@ impl Batch<'_> {
         for (child, way) in StagePlan::children(&self.fused.stages, stage) {
             self.scratch.rows.clear();
             let seen = way.adapter.select(result, &mut self.scratch.rows);
+            self.service.note_factor(child, self.scratch.rows.len());
             for &row in &self.scratch.rows {
                 let of = Descent { stage: stage as u32, parent: part.index, row };
                 let origins = &mut slot.results[child].origins;

@@ -1,5 +1,6 @@
 //! A service's scheduler behind its lock: whoever holds it publishes what others may see, and is measured.
 
+mod margins;
 mod published;
 
 use std::ops::{Deref, DerefMut};
@@ -18,6 +19,7 @@ use super::names::Names;
 use super::staged::{Found, Staged};
 use super::view::{ServiceView, StreamView, WorkerView, WorkerViews};
 use super::worker::Part;
+use margins::Margins;
 use published::{Core, Member};
 use tracing::warn;
 use weir_os::clock;
@@ -56,7 +58,8 @@ impl Guarded {
         };
         let services: Vec<Member> = (0..dispatcher.services()).map(member).collect();
         let views = services.iter().map(|service| Arc::clone(&service.view)).collect();
-        Self { core: PiMutex::new(Core { dispatcher, services, workers }), views }
+        let margins = Margins::new(dispatcher.overrun_margin());
+        Self { core: PiMutex::new(Core { dispatcher, services, workers, margins }), views }
     }
 
     /// Locks the scheduler of one of the services, and with it those of all.
@@ -212,23 +215,44 @@ impl Held<'_> {
         (event, stream.and_then(|id| names.get(id)).cloned())
     }
 
-    /// As [`Dispatcher::set_overrun_margin`], where services share the workers or are stages of a pipeline.
-    pub(super) fn set_overrun_margin(&mut self, now: Instant, margin: Span) -> bool {
-        self.core.dispatcher.set_overrun_margin(now, margin)
+    /// As [`Dispatcher::set_overrun_margin`], before anything runs: what those leave who are there, or are to come with a takeover.
+    pub(super) fn set_overrun_margin(&mut self, now: Instant, margin: Span) {
+        // Nothing has run over.
+        let _ = self.core.dispatcher.set_overrun_margin(now, margin);
+        self.core.margins = Margins::new(margin);
     }
 
-    /// As [`Scheduler::try_add_stream`]; it is seen as `view`.
+    /// As [`Scheduler::try_add_stream`]; it is seen as `view`. Where batches may run over in all, its admission leaves so much for it,
+    /// unless it is promised nothing.
     pub(super) fn try_add_stream(
         &mut self,
         now: Instant,
-        newcomer: Newcomer,
+        (newcomer, margin): (Newcomer, Option<Span>),
         view: &Arc<StreamView>,
     ) -> Result<Joined, StreamError> {
-        let joined = self.core.dispatcher.try_add_stream(now, self.service, newcomer)?;
+        let Core { dispatcher, margins, .. } = &mut *self.core;
+        if margin.is_some_and(|margin| !dispatcher.set_overrun_margin(now, margin)) {
+            return Ok(Joined::Wait(newcomer));
+        }
+        let joined = dispatcher.try_add_stream(now, self.service, newcomer)?;
         if let Joined::Added(id, _) = joined {
+            margin.into_iter().for_each(|margin| margins.came(self.service, id, margin));
             self.enter(id, view);
         }
         Ok(joined)
+    }
+
+    /// What [`Dispatcher::set_overrun_margin`] has set last.
+    pub(super) fn overrun_margin(&self) -> Span {
+        self.core.dispatcher.overrun_margin()
+    }
+
+    /// Whoever waited to be added does not come: batches may run over by as much as `before`, or more if somebody has gone.
+    pub(super) fn withdraw_newcomer(&mut self, now: Instant, before: Span) {
+        self.withdraw();
+        let Core { dispatcher, margins, .. } = &mut *self.core;
+        // No more has run over than left room for it, which was less.
+        let _ = dispatcher.set_overrun_margin(now, before.max(margins.least()));
     }
 
     /// As [`Scheduler::add_stream`], where nobody waits for what that allocates.
@@ -282,7 +306,12 @@ impl Held<'_> {
     pub(super) fn remove_stream(&mut self, id: StreamId) -> Retired {
         // That its suspension has ended is still to be told, by its name.
         let named = self.suspension(id).is_some();
-        let retired = self.core.dispatcher.remove_stream(self.now, self.service, id);
+        let Core { dispatcher, margins, .. } = &mut *self.core;
+        let retired = dispatcher.remove_stream(self.now, self.service, id);
+        if margins.gone(self.service, id) && margins.least() > dispatcher.overrun_margin() {
+            // If it cannot be now, it can once somebody else goes or comes.
+            let _ = dispatcher.set_overrun_margin(self.now, margins.least());
+        }
         let mut evidence: Vec<_> = self.safe_mode().streams().collect();
         evidence.extend(named.then_some(id));
         self.names().remove(id, &evidence);

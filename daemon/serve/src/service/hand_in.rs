@@ -36,8 +36,8 @@ impl Lease {
         if in_vain { service.refuse(effects, self, said, true) } else { None }
     }
 
-    /// What a request of this lease that has `said` so much of itself means to a service of that configuration, which has taken over
-    /// from its own or is it: one of a class that is no more counts as one that names none.
+    /// What a request of this lease that has `said` so much of itself means to its service, which has that configuration: one of a class
+    /// that is no more counts as one that names none.
     pub(super) fn meant(&self, config: &ServiceConfig, said: Said) -> Meant {
         let class = self.classes.find(said.class).unwrap_or(self.classes.own());
         let (due, within) = config.terms(class, said.within);

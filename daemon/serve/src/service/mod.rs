@@ -91,6 +91,8 @@ pub struct Service {
     answered: Box<[AtomicU64]>,
     /// Of a pipeline: results so far, by stage and variant.
     results: Vec<Box<[AtomicU64]>>,
+    /// And by stage of how many results of those before it was looked what they become there, and how many requests that is.
+    factors: Vec<[AtomicU64; 2]>,
     meters: Meters,
     totals: Arc<Totals>,
     by_class: ByClass,
@@ -201,7 +203,13 @@ impl Service {
 
     /// Counts a request for which there is no slot; or one that would be refused whatever it brings, if `in_vain`: nothing happens
     /// then if a promise has come to stand meanwhile, for which it may have to be served.
-    pub fn refuse(&self, effects: &mut Effects, lease: &Lease, said: Said, in_vain: bool) -> Option<Handed> {
+    pub fn refuse(
+        &self,
+        effects: &mut Effects,
+        lease: &mut Lease,
+        said: Said,
+        in_vain: bool,
+    ) -> Option<Handed> {
         let (mut refused, mut retired, mut wanted) = (None, None, false);
         self.with_scheduler(effects, |scheduler, now| {
             retired = self.successor();
@@ -214,6 +222,8 @@ impl Service {
             }
         });
         if let Some(next) = retired {
+            // Its classes may have other numbers there.
+            lease.service();
             return next.refuse(effects, lease, said, in_vain);
         }
         if wanted {

@@ -87,6 +87,18 @@ impl Service {
         self.results.iter().map(|stage| stage.iter().map(|count| count.load(Ordering::Relaxed)))
     }
 
+    /// Of a pipeline, by stage: of how many results of those before it was looked what they become there, and how many requests that is.
+    pub fn factors(&self) -> impl Iterator<Item = [u64; 2]> + '_ {
+        self.factors.iter().map(|counts| counts.each_ref().map(|count| count.load(Ordering::Relaxed)))
+    }
+
+    /// A result has become so many requests of that stage.
+    pub(super) fn note_factor(&self, stage: usize, requests: usize) {
+        let [results, all] = &self.factors[stage];
+        results.fetch_add(1, Ordering::Relaxed);
+        all.fetch_add(requests as u64, Ordering::Relaxed);
+    }
+
     /// What is planned for the load that comes, if anything is.
     pub fn planning_status(&self) -> Option<status::Planning> {
         self.planning.as_ref().map(Planning::status)

@@ -87,8 +87,7 @@ impl Service {
         let now = scheduler.now;
         scheduler.set_fallbacks(now, fallbacks);
         if self.plan.pipeline.is_some() {
-            // Nothing has run yet.
-            let _ = scheduler.set_overrun_margin(now, margin);
+            scheduler.set_overrun_margin(now, margin);
         }
         let _before = self.set_shield(&mut scheduler, shield);
     }
@@ -99,12 +98,22 @@ impl Service {
     /// # Errors
     /// If it cannot be promised what it asks beside the others, there are too many streams, or something stays in its way.
     pub(super) fn add_stream(&self, spec: &StreamSpec, view: &Arc<StreamView>) -> Result<StreamId, Refusal> {
+        let before = self.scheduler().overrun_margin();
+        self.add_beside_all(spec, view).inspect_err(|_| {
+            let mut scheduler = self.scheduler();
+            let now = scheduler.now;
+            scheduler.withdraw_newcomer(now, before);
+        })
+    }
+
+    fn add_beside_all(&self, spec: &StreamSpec, view: &Arc<StreamView>) -> Result<StreamId, Refusal> {
         let config = self.scheduler().config().clone();
         let most = config.deadline + config.deadline + PATIENCE;
         let until = clock::now() + most;
         loop {
             let load = self.scheduler().load();
-            let together = self.admit(spec, &load)?;
+            let Together { margin, shield: together } = self.admit(spec, &load)?;
+            let margin = spec.demand().map(|_| margin);
             let shielded = load.is_shielded(spec);
             let all = || load.specs().chain([spec]).collect::<Vec<_>>();
             // That of a pipeline counts who is there, and is set once this one is.
@@ -117,12 +126,11 @@ impl Service {
             let newcomer = newcomer.beside(&load).shielded(shield.and_then(AnyShield::alone));
             let newcomer = newcomer.tolerant(&config, self.work_out_tolerance(&all()));
             let newcomer = newcomer.falling_back(self.work_out_fallbacks(&all()));
-            if let Some(id) = self.add_when_ready((newcomer, together), view, until)? {
+            if let Some(id) = self.add_when_ready((newcomer, margin), together, view, until)? {
                 self.renew_shield();
                 return Ok(id);
             }
             if clock::now() >= until {
-                self.scheduler().withdraw();
                 let text = format!(
                     "what was begun before is still in the way of this stream after {most}: try again"
                 );
@@ -152,7 +160,8 @@ impl Service {
     /// meanwhile, or `until` has come.
     fn add_when_ready(
         &self,
-        (mut newcomer, Together { margin, mut shield }): (Newcomer, Together),
+        (mut newcomer, margin): (Newcomer, Option<Span>),
+        mut together: Option<SharedShield>,
         view: &Arc<StreamView>,
         until: Instant,
     ) -> Result<Option<StreamId>, Refusal> {
@@ -161,13 +170,10 @@ impl Service {
             let (joined, _before) = {
                 let mut scheduler = self.scheduler();
                 let now = scheduler.now;
-                let joined = match scheduler.set_overrun_margin(now, margin) {
-                    true => scheduler.try_add_stream(now, newcomer, view),
-                    false => Ok(Joined::Wait(newcomer)),
-                };
+                let joined = scheduler.try_add_stream(now, (newcomer, margin), view);
                 // The one before does not count it. Who is admitted on a device is alone in that.
                 let added = matches!(joined, Ok(Joined::Added(..))) && self.plan.shared.is_some();
-                (joined, if added { scheduler.set_shared_shield(shield.take()) } else { None })
+                (joined, if added { scheduler.set_shared_shield(together.take()) } else { None })
             };
             // What it brings and no longer needs is dropped here, where nobody waits for the scheduler.
             newcomer = match joined.map_err(too_many)? {

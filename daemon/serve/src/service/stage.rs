@@ -168,10 +168,12 @@ fn keep(
 ) {
     let Scratch { result, found, .. } = scratch;
     let Some(mut slot) = service.slots.get_if_taken(part.token) else {
-        return StagePlan::children(&pipeline.stages, stage).for_each(|_| found.add(|_| 0));
+        return StagePlan::children(&pipeline.stages, stage).for_each(|_| {
+            found.add(|_| 0);
+        });
     };
-    for (_, child) in StagePlan::children(&pipeline.stages, stage) {
-        found.add(|rows| child.adapter.select(result, rows));
+    for (child, way) in StagePlan::children(&pipeline.stages, stage) {
+        service.note_factor(child, found.add(|rows| way.adapter.select(result, rows)));
     }
     if stage == 0 {
         (slot.started_ns, slot.batch, slot.variant) = (started.as_nanos(), batch as u16, 0);

@@ -47,11 +47,13 @@ impl Found {
         self.children.extend(children);
     }
 
-    /// Takes down what `select` finds for the next child of the next result: it appends rows, and says how many there would be.
-    pub(super) fn add(&mut self, select: impl FnOnce(&mut Vec<u32>) -> u32) {
+    /// Takes down what `select` finds for the next child of the next result: it appends rows, and says how many there would be. Returns
+    /// how many there are.
+    pub(super) fn add(&mut self, select: impl FnOnce(&mut Vec<u32>) -> u32) -> usize {
         let from = self.rows.len();
         let seen = select(&mut self.rows);
         self.of.push((from, self.rows.len(), seen));
+        self.rows.len() - from
     }
 
     /// Of a result: which children it becomes requests of, and how many.

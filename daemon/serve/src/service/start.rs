@@ -113,6 +113,7 @@ impl Service {
             inline,
             answered: (0..plan.variants.len().max(1)).map(|_| AtomicU64::new(0)).collect(),
             results: results(&plan),
+            factors: plan.stages().iter().map(|_| Default::default()).collect(),
             meters: Meters::new(),
             totals: Arc::default(),
             by_class: ByClass::new(&plan),

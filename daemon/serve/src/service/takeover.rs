@@ -142,8 +142,7 @@ impl Service {
         {
             let mut scheduler = device.lock(0);
             let now = scheduler.now;
-            // Nothing has run on it.
-            let _ = scheduler.set_overrun_margin(now, margin);
+            scheduler.set_overrun_margin(now, margin);
         }
         let from = old.to_vec();
         let takeover = &any.device.takeover;

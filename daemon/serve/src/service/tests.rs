@@ -3,7 +3,10 @@
 use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 
-use rt_core::{Dispatch, LatencyProfile, SafeModeConfig, SchedulerConfig, Span, Workers};
+use rt_core::{
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, LatencyProfile, SafeModeConfig,
+    SchedulerConfig, Span, StreamSpec, Workers,
+};
 use weir_client::RefusalCode;
 
 use super::*;
@@ -43,18 +46,24 @@ pub(crate) fn small_config() -> SchedulerConfig {
 
 /// A service named `idle`, and its threads.
 pub(crate) fn idle_service() -> (Arc<Service>, Vec<JoinHandle<()>>) {
+    let (mut services, threads) = services(CONFIG);
+    (services.remove(0), threads)
+}
+
+/// The services of a configuration, whose batches of one take 1.1 ms, and their threads.
+fn services(text: &str) -> (Vec<Arc<Service>>, Vec<JoinHandle<()>>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("weir.toml");
-    std::fs::write(&path, CONFIG).unwrap();
+    std::fs::write(&path, text).unwrap();
     let config = Config::load(&path).unwrap();
-    let model = &weir_plan::models::resolve_models(&config).unwrap()[0][0];
     let mut profile = Profile::new(Fingerprint::current());
-    profile.put(Entry::of_simulated(model, &[1_100_000]));
+    for models in weir_plan::models::resolve_models(&config).unwrap() {
+        profile.put(Entry::of_simulated(&models[0], &[1_100_000]));
+    }
     profile.save(&config.daemon.profile).unwrap();
     let plans = Plan::compute(&config).unwrap().services;
     let audience: Arc<dyn Audience> = Arc::new(Nobody);
-    let (mut services, threads) = Service::start(plans, config.safe_mode, &audience, false, &[]).unwrap();
-    (services.remove(0), threads)
+    Service::start(plans, config.safe_mode, &audience, false, &[]).unwrap()
 }
 
 /// Hears nothing.
@@ -62,7 +71,7 @@ struct Nobody;
 
 impl Audience for Nobody {
     fn announce(&self, _: crate::announcement::Announcement) {}
-    fn misses_left(&self, _: &str, _: &str, _: u32, _: rt_core::Constraint) {}
+    fn misses_left(&self, _: &str, _: &str, _: u32, _: Constraint) {}
     fn refresh(&self) {}
 }
 
@@ -128,14 +137,33 @@ fn what_comes_after_a_service_was_closed_is_given_back_and_what_came_before_is_a
 #[test]
 fn what_was_said_to_be_in_vain_is_refused_only_if_it_still_is() {
     let (service, threads) = idle_service();
-    let lease = register(&service, "cam").unwrap();
-    let refuse = |in_vain| service.refuse(&mut Effects::default(), &lease, Said::default(), in_vain);
+    let mut lease = register(&service, "cam").unwrap();
+    let mut refuse = |in_vain| service.refuse(&mut Effects::default(), &mut lease, Said::default(), in_vain);
     assert!(refuse(true).is_none(), "a worker is free for it");
     let refused = refuse(false);
     assert!(matches!(refused, Some(Handed::Refused(Some((_, 0, _))))), "the first of all: {refused:?}");
     Registry::release(&lease, &mut Effects::default());
     assert_eq!(service.stop_unless_held(), Ok(()));
     threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Whoever takes over may number classes otherwise.
+#[test]
+fn what_is_refused_while_another_service_takes_over_counts_for_the_class_that_it_names() {
+    let with = |names: [&str; 2]| {
+        let class = |name| format!("[[service.class]]\nname = \"{name}\"\n");
+        let (mut services, threads) = services(&format!("{CONFIG}\n{}", names.map(class).concat()));
+        (services.remove(0), threads)
+    };
+    let ((service, threads), (next, more)) = (with(["clean", "torn"]), with(["torn", "clean"]));
+    let mut lease = register(&service, "cam").unwrap();
+    let said = Said { class: lease.classes.told("torn"), ..Said::default() };
+    service.heir.set(Arc::clone(&next)).ok().expect("nobody before");
+    service.refuse(&mut Effects::default(), &mut lease, said, false);
+    let missed: Vec<_> = next.classes_status().into_iter().map(|class| (class.name, class.missed)).collect();
+    assert_eq!(missed, [("torn".to_owned(), 1), ("clean".to_owned(), 0)]);
+    [service, next].iter().for_each(|service| service.stop());
+    threads.into_iter().chain(more).for_each(|thread| thread.join().unwrap());
 }
 
 #[test]
@@ -153,5 +181,46 @@ fn a_service_ends_only_while_nobody_holds_a_stream_and_gives_none_out_afterwards
     Registry::release(&lease, &mut Effects::default());
     assert_eq!(service.stop_unless_held(), Ok(()));
     assert_eq!(register(&service, "cam").map(|lease| lease.name), Err(RefusalCode::UnknownService));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Who is refused leaves others no less room for batches that run over, nor does who has gone.
+#[test]
+fn what_batches_of_a_device_may_run_over_by_is_what_those_leave_who_are_there() {
+    let on = |name: &str| {
+        format!(
+            "[[service]]\nname = \"{name}\"\ndevice = \"box\"\nengine = \"simulated\"\nstreams = 2\n\
+             simulated = {{ times = [\"1ms\"], input = 4, output = 4 }}\ndeadline = \"1s\"\n"
+        )
+    };
+    let daemon = "[daemon]\nbus = \"off\"\nprofile = \"profile.json\"\n[[device]]\nname = \"box\"\n";
+    let (services, threads) = services(&format!("{daemon}{}{}", on("one"), on("other")));
+    let promised = |count: u64| {
+        let window = ArrivalBound::window(count, Span::from_millis(1_000)).unwrap();
+        let set = ConstraintSet::new(&[Constraint::row_miss(0).unwrap()]).unwrap();
+        Some(StreamSpec::promised(set, ArrivalCurve::new(&[window]).unwrap()))
+    };
+    let register = |of: usize, name: &str, spec: Option<StreamSpec>| {
+        let outcome = Registry::register(&services[of], &mut Effects::default(), (name, spec, None), false);
+        outcome.expect("nobody takes over").map_err(|refusal| refusal.code)
+    };
+    let margin = || services[0].scheduler().overrun_margin();
+    let all = margin();
+    let first = register(0, "first", promised(1)).unwrap();
+    let beside_it = margin();
+    let other = register(0, "other", None).unwrap();
+    assert_eq!(register(0, "many", promised(200)).map(drop), Err(RefusalCode::TooManyStreams));
+    assert_eq!(margin(), beside_it);
+    let many = register(1, "many", promised(200)).unwrap();
+    assert!(margin() < beside_it && beside_it < all);
+    let more = register(1, "more", promised(1)).unwrap();
+    Registry::release(&many, &mut Effects::default());
+    assert!(margin() < beside_it, "one that is there was admitted beside it");
+    Registry::release(&more, &mut Effects::default());
+    assert_eq!(margin(), beside_it);
+    Registry::release(&first, &mut Effects::default());
+    assert_eq!(margin(), all);
+    Registry::release(&other, &mut Effects::default());
+    services.iter().for_each(|service| service.stop());
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }

@@ -1,4 +1,4 @@
-//! Workers that are servers of gRPC: a bare one of tonic that doubles numbers, well or in a way that nobody should, and another Weir.
+//! Workers that are servers of gRPC: a bare one that doubles numbers, well or in a way that nobody should, and another Weir.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,8 +8,12 @@ use std::time::Duration;
 use super::liar::Behaviour;
 use super::{PATIENT, alive, answered, back, front, infer, profiled, says, told};
 use crate::harness::{Listener, eventually, pause};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustix::process::Signal;
 use tokio::runtime::Runtime;
+use tonic::codegen::Service as _;
 use tonic::codegen::tokio_stream::Empty;
 use tonic::{Request, Response, Status};
 use weir_client::{MissReason, SafeModeCause};
@@ -59,7 +63,17 @@ impl Bare {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let (service, address) = (GrpcInferenceServiceServer::new(self.service.clone()), self.address);
-        runtime.spawn(async move { tonic::transport::Server::builder().serve(address, service).await });
+        runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::bind(address).await.expect("its own address");
+            loop {
+                let (stream, _) = listener.accept().await.expect("a connection");
+                let service = service.clone();
+                let answer =
+                    service_fn(move |request: hyper::Request<Incoming>| service.clone().call(request));
+                let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                tokio::spawn(server.serve_connection(TokioIo::new(stream), answer));
+            }
+        });
         eventually("the server", || std::net::TcpStream::connect(address).ok());
         self.runtime = Some(runtime);
     }

@@ -1,7 +1,7 @@
 //! Devices that are lost for good: services and pipelines are placed without them.
 
 use super::apart::working_for;
-use super::staged::{SWAPPED, senders, six};
+use super::staged::{SWAPPED, senders, shared, six};
 use super::*;
 
 #[test]
@@ -36,6 +36,22 @@ fn a_worker_that_is_lost_for_good_is_done_without() {
     eventually("seven devices", || (left(&daemon) == (7, 7)).then_some(()));
     assert!(daemon.stderr().contains("has lost a worker for good"), "{}", daemon.stderr());
     Sender::end(senders, &mut listener);
+}
+
+/// Who shares a device has lost the same worker: one device is lost.
+#[test]
+fn a_shared_device_that_is_lost_for_good_is_lost_once() {
+    let place = shared(2, "isolation = \"process\"\n");
+    place.succeed(&["place", "-o", place.config().to_str().expect("UTF-8")]);
+    let daemon = place.serve();
+    assert_eq!(left(&daemon), (6, 6), "each has all workers");
+    let all = working(&daemon);
+    give_up(&daemon, all[0], &all[1..]);
+    // It stays so while looks go on.
+    let looks = || placement(&daemon)["looks"].as_u64();
+    let before = looks();
+    eventually("two looks more", || (looks() > before.map(|looks| looks + 1)).then_some(()));
+    assert_eq!(placement(&daemon)["lost"], serde_json::json!(["box"]));
 }
 
 /// Kills a process, and whatever is started in its place beside the `others`, until its device is given up.

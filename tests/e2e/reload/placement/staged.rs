@@ -186,3 +186,55 @@ fn what_would_be_better_for_a_pipeline_is_told() {
         demand.as_array().expect("a list").iter().map(|one| one["service"].as_str()).collect();
     assert_eq!(names, [Some("a"), Some("p")], "what is asked of the pipeline is counted");
 }
+
+/// `a`, another service and `p` on devices that they share, where no result of `p` becomes a request though the file says that each becomes
+/// one; not placed yet.
+pub(super) fn shared(devices: usize, more: &str) -> Deployment {
+    let text = file("advise", devices, [8, 8], more);
+    let text = text.replace("engine = \"simulated\"\ncount", "engine = \"simulated\"\nshared = true\ncount");
+    let text = text.replace("after = \"x\"", "after = \"x\"\nfan-out = 3\nmean = 1.0");
+    let (head, rest) = text.split_once("[[service]]").expect("it is there");
+    let (service, pipeline) = rest.split_once("[[pipeline]]").expect("it is there");
+    let other = service.replace("name = \"a\"", "name = \"b\"");
+    let text = format!("{head}[[service]]{service}[[service]]{other}[[pipeline]]{pipeline}");
+    let each = "each = { scores = \"output\", threshold = 0.5 }, inputs.input";
+    let place = Deployment::new(text.replace("inputs.input", each));
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    place.set_bounds_by(|usual| usual * 5 / 4);
+    place
+}
+
+/// What is counted of a pipeline that shares a device is shown, and planned for.
+#[test]
+fn a_pipeline_is_placed_on_a_shared_device_and_what_its_results_become_is_counted_there() {
+    let place = shared(1, "");
+    let path = place.config();
+    let path = path.to_str().expect("UTF-8");
+    let told: Value = serde_json::from_str(&place.succeed(&["place", "--json", "-o", path])).expect("JSON");
+    let services = told["services"].as_array().expect("a list");
+    let on: Vec<_> = services.iter().map(|one| (one["stage"].as_str(), &one["shared"])).collect();
+    assert_eq!(on, [None, None, Some("x"), Some("y")].map(|stage| (stage, &Value::Bool(true))));
+    assert_eq!(told["services"][3]["demand"], 8.0, "{told:#}");
+    let written = std::fs::read_to_string(path).expect("written");
+    assert_eq!(
+        written.matches("device = \"box\"").count(),
+        3,
+        "of the services and of the pipeline: {written}"
+    );
+    place.succeed(&["check"]);
+    place.succeed(&["certify"]);
+    let daemon = place.serve();
+    let (mut listener, senders) = (Listener::new(&daemon), senders(&daemon, [8, 8]));
+    let of_p = |told: &Value| told["demand"][2]["stages"][0].clone();
+    let counted = eventually("results that become nothing", || {
+        Some(of_p(&placement(&daemon))).filter(|stage| stage["mean"] == 0.0)
+    });
+    assert_eq!(counted["stage"], "y");
+    let status = std::process::Command::new(weir()).args(["status", "--socket"]).arg(place.socket()).output();
+    let told = String::from_utf8(status.expect("it runs").stdout).expect("UTF-8");
+    assert!(told.contains("y                   0.00 of each result before it"), "{told}");
+    let told: Value =
+        serde_json::from_str(&place.succeed(&["place", "--json", "--demand", "status"])).expect("JSON");
+    assert_eq!(told["services"][3]["demand"], 0.0, "{told:#}");
+    Sender::end(senders, &mut listener);
+}

@@ -7,42 +7,49 @@ use tract_onnx::pb::{GraphProto, TensorProto, ValueInfoProto, type_proto};
 use super::*;
 use crate::engine::signature::decode;
 
-/// Those of ONNX's own test data, every one of which each engine loads. Three have too many weights to make them up here.
-const NETWORKS: [(&str, bool); 9] = [
-    ("bvlc_alexnet", false),
-    ("densenet121", true),
-    ("inception_v1", true),
-    ("inception_v2", true),
-    ("resnet50", true),
-    ("shufflenet", true),
-    ("squeezenet", true),
-    ("vgg19", false),
-    ("zfnet512", false),
-];
-
 /// How far outputs may be apart, relative to the largest.
 const TOLERANCE: f32 = 1e-4;
 
-#[test]
-fn engines_agree_on_well_known_networks() {
+/// Those of ONNX's own test data, every one of which each engine loads, each a test, so that no core waits for the last of them. Three
+/// have too many weights to make them up here.
+macro_rules! agree_on {
+    ($($name:ident: $with_weights:expr,)*) => {
+        $(#[test]
+        fn $name() {
+            engines_agree_on(stringify!($name), $with_weights);
+        })*
+    };
+}
+
+agree_on! {
+    bvlc_alexnet: false,
+    densenet121: true,
+    inception_v1: true,
+    inception_v2: true,
+    resnet50: true,
+    shufflenet: true,
+    squeezenet: true,
+    vgg19: false,
+    zfnet512: false,
+}
+
+fn engines_agree_on(name: &str, with_weights: bool) {
     let dir = tempfile::tempdir().unwrap();
-    for (name, with_weights) in NETWORKS {
-        let spec = network(name, with_weights, &dir);
-        let input = random_f32(1, spec.inputs[0].elements());
-        let reference = real(EngineKind::OrtCpu, &spec, 1, None).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let expected = run(reference, &input);
-        let largest = expected.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
-        assert!(largest.is_finite() && largest > 0.0, "{name}: {largest}");
-        let differs = expected.iter().any(|value| *value != expected[0]);
-        assert!(differs || !with_weights, "{name}: a network of one answer compares nothing");
-        // A server computes what its own engine does.
-        for (engine, load) in under_test().into_iter().filter(|(engine, _)| !engine.ends_with("oip")) {
-            let runner = load(&spec, 1, None).unwrap_or_else(|error| panic!("{name}, {engine}: {error}"));
-            let found = run(runner, &input);
-            let apart = expected.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / largest;
-            println!("{name}, {engine}: apart by {apart:.1e} of {largest:.3e}");
-            assert!(apart <= TOLERANCE, "{name}, {engine}: apart by {apart}");
-        }
+    let spec = network(name, with_weights, &dir);
+    let input = random_f32(1, spec.inputs[0].elements());
+    let reference = real(EngineKind::OrtCpu, &spec, 1, None).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let expected = run(reference, &input);
+    let largest = expected.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
+    assert!(largest.is_finite() && largest > 0.0, "{name}: {largest}");
+    let differs = expected.iter().any(|value| *value != expected[0]);
+    assert!(differs || !with_weights, "{name}: a network of one answer compares nothing");
+    // A server computes what its own engine does.
+    for (engine, load) in under_test().into_iter().filter(|(engine, _)| !engine.ends_with("oip")) {
+        let runner = load(&spec, 1, None).unwrap_or_else(|error| panic!("{name}, {engine}: {error}"));
+        let found = run(runner, &input);
+        let apart = expected.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / largest;
+        println!("{name}, {engine}: apart by {apart:.1e} of {largest:.3e}");
+        assert!(apart <= TOLERANCE, "{name}, {engine}: apart by {apart}");
     }
 }
 

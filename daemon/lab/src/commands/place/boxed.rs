@@ -97,27 +97,33 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
     Ok(if placement.feasible { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What comes a second to each service that is placed, as the running daemon counts it.
+/// What comes a second to each service that is placed, and what results become at the stages of pipelines, as the running daemon counts it.
 fn seen(site: &Site) -> Result<BTreeMap<String, f64>> {
     let mut client = Client::connect(&site.config().daemon.socket)?;
-    let mut counts = || -> Result<(rt_core::Instant, Vec<(String, u64)>)> {
+    let mut told = || -> Result<(rt_core::Instant, Vec<Service>)> {
         let status: Status = serde_json::from_str(&client.status()?).context("the daemon's status")?;
-        Ok((
-            clock::now(),
-            status.services.iter().map(|service| (service.name.clone(), come(service))).collect(),
-        ))
+        Ok((clock::now(), status.services))
     };
-    let (start, before) = counts()?;
+    let (start, before) = told()?;
     clock::sleep_until(start + COUNTED)?;
-    let (end, after) = counts()?;
+    let (end, after) = told()?;
     let seconds = end.since(start).as_secs_f64();
-    let rate = |(name, come): (String, u64)| {
-        let before = before.iter().find(|(of, _)| *of == name).map_or(come, |(_, come)| *come);
-        (name, come.saturating_sub(before) as f64 / seconds)
-    };
-    let placed =
-        |name: &str| site.config().services.iter().any(|service| service.name == name && service.is_placed());
-    Ok(after.into_iter().map(rate).filter(|(name, _)| placed(name)).collect())
+    let mut all = BTreeMap::new();
+    for service in site.config().services.iter().filter(|service| service.is_placed()) {
+        let of = |told: &[Service]| told.iter().find(|told| told.name == service.name).cloned();
+        let Some((before, after)) = of(&before).zip(of(&after)) else { continue };
+        all.insert(service.name.clone(), come(&after).saturating_sub(come(&before)) as f64 / seconds);
+        let behind = service.stages.iter().zip(before.stages.iter().zip(&after.stages)).skip(1);
+        for (stage, (before, after)) in behind.filter(|(stage, _)| !stage.after.is_join()) {
+            let results = after.parent_results.saturating_sub(before.parent_results);
+            if results > 0 {
+                let requests = after.requests.saturating_sub(before.requests);
+                let mean = (requests as f64 / results as f64).min(f64::from(stage.fan_out));
+                all.insert(format!("{}/{}", service.name, stage.runs.name), mean);
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// How many requests have come.

@@ -25,8 +25,10 @@ pub(super) fn picture(site: &Site, placement: &Placement) -> Cells {
                     ModelChoice::Named(_) => variant.spec.name.clone(),
                     ModelChoice::Simulated { .. } => format!("{:.1} % right", 100.0 * variant.spec.accuracy),
                 };
-                let stage =
-                    plan.pipeline.as_ref().map(|_| format!("/{}", runs.config.name)).unwrap_or_default();
+                let stage = match plan.stages() {
+                    [] => String::new(),
+                    _ => format!("/{}", runs.config.name),
+                };
                 names.push(format!("{}{stage}: {model}", plan.config.name));
             }
             let (class, devices) = (&mut rows[placed.class], placed.devices);

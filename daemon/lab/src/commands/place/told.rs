@@ -86,19 +86,20 @@ impl Told {
         let placed: Vec<(&ServicePlan, &Spot, f64)> =
             plans.filter_map(|((plan, spot), &demand)| Some((plan, spot.as_ref()?, demand))).collect();
         let services = placed.iter().flat_map(|&(plan, spot, demand)| {
-            let means = if plan.pipeline.is_some() { plan.config.means() } else { vec![1.0] };
+            let is_pipeline = !plan.stages().is_empty();
+            let means = if is_pipeline { plan.config.means() } else { vec![1.0] };
             let parts = plan.running().zip(&spot.parts).zip(means);
             parts.map(move |((runs, part), mean)| {
                 let class = &site.placement().classes[part.placed.class];
                 let served = Served::new(runs, (class, demand * mean), part);
-                match &plan.pipeline {
-                    None => Served { accuracy: spot.accuracy, keeps: Keeps::of(plan), ..served },
-                    Some(_) => Served { name: plan.config.name.clone(), stage: Some(served.name), ..served },
+                match is_pipeline {
+                    false => Served { accuracy: spot.accuracy, keeps: Keeps::of(plan), ..served },
+                    true => Served { name: plan.config.name.clone(), stage: Some(served.name), ..served },
                 }
             })
         });
         let services: Vec<Served> = services.collect();
-        let pipelines = placed.iter().filter(|(plan, ..)| plan.pipeline.is_some());
+        let pipelines = placed.iter().filter(|(plan, ..)| !plan.stages().is_empty());
         let pipelines = pipelines.map(|&(plan, spot, demand)| Whole {
             name: plan.config.name.clone(),
             demand,

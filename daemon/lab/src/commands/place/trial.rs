@@ -176,7 +176,14 @@ fn run(
         let all = services.iter().map(|plan| reserved(plan).cloned().collect());
         let all: Vec<Vec<StreamSpec>> = all.collect();
         device.set_shield(share.device.shield(&all, &share.device.admission))?;
-        drive(&mut OnDevice::new(device, streams), came, Order::Together, took, count)?;
+        // A batch of a pipeline takes what its sources become on average.
+        let usual = services.iter().map(|plan| {
+            let fused = plan.fused.as_ref()?;
+            let sizes = 1..=plan.workers().profile.max_batch();
+            Some(sizes.map(|sources| fused.usual_bound(sources)).collect())
+        });
+        let mut policy = OnDevice::new(device, streams).taking(usual.collect());
+        drive(&mut policy, came, Order::Together, took, count)?;
         return Ok(());
     }
     let plan = services[0];
@@ -249,11 +256,11 @@ impl Observer for Count<'_> {
         fate.all += 1;
         if served {
             let plan = &self.plan.services[place];
-            fate.right += match &plan.pipeline {
-                None => plan.variants[request.variant].spec.accuracy,
+            fate.right += match plan.stages() {
+                [] => plan.variants[request.variant].spec.accuracy,
                 // Right to the end; a stage that is placed has one model.
-                Some(pipeline) => {
-                    let stages = pipeline.stages.iter().map(|stage| stage.runs.spec.accuracy);
+                stages => {
+                    let stages = stages.iter().map(|stage| stage.runs.spec.accuracy);
                     plan.config.accuracy_of(&stages.collect::<Vec<_>>())
                 }
             };

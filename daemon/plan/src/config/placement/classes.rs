@@ -138,7 +138,7 @@ impl Check<'_> {
             return Err(self.refuse("placement", "(present)", reason));
         }
         let fixed = services.iter().filter(|service| !service.is_placed());
-        for runs in fixed.flat_map(ServiceConfig::running) {
+        for (service, runs) in fixed.flat_map(|service| service.running().map(move |runs| (service, runs))) {
             let at = match runs.share {
                 Some(share) => format!("device[{}]", share.device),
                 None => runs.at.clone(),
@@ -152,7 +152,7 @@ impl Check<'_> {
                 if name == Some(&class.name) {
                     let reason = "is a class, where services are placed: list models, or name another device";
                     return Err(self.refuse(
-                        &format!("{}.device", runs.at),
+                        &format!("{}.device", service.at),
                         &shown(name.unwrap_or(&class.name)),
                         reason,
                     ));

@@ -33,7 +33,7 @@ pub(in crate::config) struct Pipeline {
     /// The device on whose workers each batch runs all stages.
     pub(in crate::config) device: Option<Value>,
     turn: Option<u64>,
-    weight: Option<f64>,
+    pub(in crate::config) weight: Option<f64>,
     pub(in crate::config) record: Option<FilePath>,
     pub(in crate::config) record_limit: Option<u64>,
     // What services have, to be told what becomes of it here.
@@ -65,11 +65,11 @@ pub(in crate::config) struct Stage {
     engine: EngineKind,
     isolation: Option<Isolation>,
     gpu: Option<Gpu>,
-    model: Option<String>,
+    pub(super) model: Option<String>,
     variants: Vec<String>,
     pub(super) simulated: Option<Simulated>,
     pub(super) models: Option<Vec<String>>,
-    classes: Option<Vec<String>>,
+    pub(in crate::config) classes: Option<Vec<String>>,
     /// The stage whose results become its requests, or several.
     pub(in crate::config) after: Option<Value>,
     /// Whether it waits until these are done with a source, and then makes one request of it.
@@ -243,6 +243,8 @@ impl Pipeline {
             turn: self.turn,
             weight: self.weight,
             workers: self.workers.filter(|_| self.device.is_some()).map(super::Staff::Count),
+            // What is placed may say what it is worth where it shares.
+            models: self.stage.iter().any(Stage::has_candidates).then(Vec::new),
             stalls: self.stalls.clone(),
             record: self.record.clone(),
             record_limit: self.record_limit,

@@ -76,6 +76,13 @@ impl Stage {
     pub(in super::super) fn has_candidates(&self) -> bool {
         self.models.is_some() || self.simulated.as_ref().is_some_and(|simulated| !simulated.models.is_empty())
     }
+
+    /// Whether none of them has been chosen.
+    pub(in super::super) fn is_open(&self) -> bool {
+        self.has_candidates()
+            && self.model.is_none()
+            && self.simulated.as_ref().is_none_or(|simulated| simulated.times.is_empty())
+    }
 }
 
 impl Service {

@@ -1,5 +1,7 @@
 //! Tests of placing pipelines: small boxes against every way to serve them, what is written, what is measured and what is refused.
 
+mod shared;
+
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -64,14 +66,25 @@ const BOX: &str = r#"
     ]
 "#;
 
-/// Every number of devices of every class for every stage, with each model alone; of a service with every set of its models, but on devices
-/// that are shared.
+/// Every number of devices of every class for every stage, with each model alone, or all stages on the devices of a class that is shared; of
+/// a service with every set of its models, but on devices that are shared.
 fn ways(site: &Site, service: &ServiceConfig) -> Vec<Vec<Placed>> {
+    let classes = || 0..site.placement.classes.len();
+    if service.stages.is_empty() {
+        return product(site, service, |_| true);
+    }
+    let shared = classes().filter(|&class| site.placement.classes[class].shared);
+    let shared = shared.flat_map(|class| product(site, service, move |of| of == class));
+    let own = product(site, service, |class| !site.placement.classes[class].shared);
+    own.into_iter().chain(shared).collect()
+}
+
+fn product(site: &Site, service: &ServiceConfig, on: impl Fn(usize) -> bool) -> Vec<Vec<Placed>> {
     let mut all: Vec<Vec<Placed>> = vec![Vec::new()];
     for runs in service.running() {
         let of = runs.candidates.as_ref().expect("all are placed");
         let mut some = Vec::new();
-        for &class in &of.classes {
+        for class in of.classes.iter().copied().filter(|&class| on(class)) {
             for set in 1u32..1 << of.models.count() {
                 let models: Vec<usize> =
                     (0..of.models.count()).filter(|model| set >> model & 1 == 1).collect();
@@ -128,30 +141,30 @@ fn accuracy(site: &Site, chosen: &[&Vec<Placed>]) -> Option<f64> {
         let planned = demand * site.placement.headroom;
         let of = match &plan.pipeline {
             None if placed[0].devices == 0 => {
-                let times = &plan.workers().profile;
+                let latency = plan.config.deadline.saturating_sub(plan.config.guard);
                 let sizes = plan.workers().batch..=plan.largest_batch().max(plan.workers().batch);
-                let each = sizes.map(|b| times.bound(b).as_secs_f64() / b as f64);
+                let sizes = sizes.filter(|&b| plan.workers().profile.bound(b) <= latency);
+                let each = sizes.map(|b| takes(plan, b) / b as f64);
                 load += planned * each.fold(f64::INFINITY, f64::min);
-                100.0 * plan.spec.accuracy
+                match plan.stages() {
+                    [] => 100.0 * plan.spec.accuracy,
+                    _ => 100.0 * of_a_path(plan),
+                }
             }
             None => mean(plan, planned, placed[0].devices)?,
             Some(pipeline) => {
-                // By hand, for trees: what a source becomes, and what is right on each path.
+                // By hand, for trees: what a source becomes.
                 let mut becomes: Vec<f64> = Vec::new();
-                let mut right: Vec<f64> = Vec::new();
                 for stage in &pipeline.stages {
                     let parent = stage.config.after.iter().next();
                     becomes.push(parent.map_or(1.0, |parent| becomes[parent] * stage.config.mean));
-                    right.push(parent.map_or(1.0, |parent| right[parent]) * stage.runs.spec.accuracy);
                     let workers = stage.runs.workers();
                     let each = workers.batch_time().as_secs_f64() / workers.batch as f64;
                     if planned * becomes[becomes.len() - 1] * each > workers.count as f64 * (1.0 + 1e-9) {
                         return None;
                     }
                 }
-                let is_last = |&i: &usize| !pipeline.stages.iter().any(|stage| stage.config.after.has(i));
-                let ends: Vec<f64> = (0..right.len()).filter(is_last).map(|i| right[i]).collect();
-                100.0 * ends.iter().sum::<f64>() / ends.len() as f64
+                100.0 * of_a_path(plan)
             }
         };
         let value = site.config.services[plan_place(site, plan)].worth().expect("all are placed").1;
@@ -160,6 +173,44 @@ fn accuracy(site: &Site, chosen: &[&Vec<Placed>]) -> Option<f64> {
     }
     let room = site.placement.classes.iter().find(|class| class.shared).map_or(0, |class| class.devices);
     (load <= room as f64 + 1e-9).then_some(sum / whole)
+}
+
+/// What a batch of so many takes on shared devices, in seconds: of a pipeline all that they become on average, at each stage in the batches
+/// that together take least.
+fn takes(plan: &ServicePlan, batch: usize) -> f64 {
+    if plan.stages().is_empty() {
+        return plan.workers().profile.bound(batch).as_secs_f64();
+    }
+    let mut becomes: Vec<f64> = Vec::new();
+    let mut all = 0.0;
+    for stage in plan.stages() {
+        let parent = stage.config.after.iter().next();
+        becomes.push(parent.map_or(1.0, |parent| becomes[parent] * stage.config.mean));
+        let times = &stage.runs.workers().profile;
+        let requests = (batch as f64 * becomes[becomes.len() - 1]).ceil() as usize;
+        let mut least = vec![0.0];
+        for requests in 1..=requests {
+            // Sources are one batch.
+            let firsts =
+                if parent.is_none() { requests..=requests } else { 1..=requests.min(times.max_batch()) };
+            let of = |first: usize| times.bound(first).as_secs_f64() + least[requests - first];
+            least.push(firsts.map(of).fold(f64::INFINITY, f64::min));
+        }
+        all += least[requests];
+    }
+    all
+}
+
+/// The mean accuracy of what is on the way to each last stage, of a tree.
+fn of_a_path(plan: &ServicePlan) -> f64 {
+    let mut right: Vec<f64> = Vec::new();
+    for stage in plan.stages() {
+        let parent = stage.config.after.iter().next();
+        right.push(parent.map_or(1.0, |parent| right[parent]) * stage.runs.spec.accuracy);
+    }
+    let is_last = |&i: &usize| !plan.stages().iter().any(|stage| stage.config.after.has(i));
+    let ends: Vec<f64> = (0..right.len()).filter(is_last).map(|i| right[i]).collect();
+    ends.iter().sum::<f64>() / ends.len() as f64
 }
 
 fn plan_place(site: &Site, plan: &ServicePlan) -> usize {
@@ -308,6 +359,35 @@ fn what_does_not_fit_is_said_of_pipelines_too() {
     assert!(late.violated.iter().any(|of| of.service == "meter" && of.missing == 1.0), "{:?}", late.violated);
 }
 
+/// Three requests of each result in place of one and a half are too many for the better reader, and the file says what it said.
+#[test]
+fn what_results_become_may_be_told_beside_demand() {
+    let with = |mean: f64| {
+        let known = [("meter".to_owned(), 75.0), ("meter/read".to_owned(), mean)].into();
+        site(BOX).demanding(&known).expect("a demand").solve(LIMIT).expect("it is profiled")
+    };
+    let [few, many] = [0.5, 3.0].map(|mean| (mean, with(mean)));
+    for (mean, placement) in [&few, &many] {
+        let complete =
+            placement.complete.as_ref().unwrap_or_else(|| panic!("{mean}: {:?}", placement.reason));
+        assert!(complete.text.contains("mean = 1.5"), "{}", complete.text);
+        assert_eq!(complete.config.services[1].stages[1].mean, *mean);
+        let busy = placement.spots[1].as_ref().map(|spot| spot.parts[1].busy[0]).expect("it is placed");
+        let read = &complete.plan.services[1].stages()[1].runs;
+        let of_all = 82.5 * mean / read.capacity();
+        assert!((busy - of_all).abs() < 1e-9, "{busy} {of_all}");
+    }
+    assert!(few.1.accuracy > many.1.accuracy, "{:?} {:?}", few.1.accuracy, many.1.accuracy);
+    let told = |name: &str, mean: f64| {
+        let known = [(name.to_owned(), mean)].into();
+        site(BOX).demanding(&known).expect_err("wrong").to_string()
+    };
+    assert_eq!(told("meter/read", 3.5), "demand of meter/read = 3.5: must be in 0..=3, as fan-out says");
+    let none = "no such stage is behind another one, and no join";
+    assert_eq!(told("meter/detect", 1.0), format!("demand of meter/detect = 1: {none}"));
+    assert_eq!(told("other/read", 1.0), format!("demand of other/read = 1: {none}"));
+}
+
 #[test]
 fn where_time_is_short_nothing_is_called_the_best() {
     let site = site(BOX);
@@ -337,13 +417,16 @@ fn each_stage_is_measured_with_every_model_on_every_class() {
          [pipeline.stage.adapter]\neach = {{ scores = \"scores\", threshold = 0.5 }}\n\
          inputs.image = {{ crop = \"source.image\", boxes = \"boxes\" }}\n"
     );
-    let all = measured(&load(&text));
-    let specs = crate::models::resolve_models(&all).expect("they are shipped");
-    let work = crate::profile::Work::new(&all, &specs, false);
-    let mut names: Vec<&str> = work.subjects.iter().map(|subject| &*subject.timed.name).collect();
-    names.sort_unstable();
+    let names = |text: &str| {
+        let all = measured(&load(text));
+        let specs = crate::models::resolve_models(&all).expect("they are shipped");
+        let work = crate::profile::Work::new(&all, &specs, false);
+        let mut names: Vec<String> = work.subjects.into_iter().map(|subject| subject.timed.name).collect();
+        names.sort_unstable();
+        names
+    };
     assert_eq!(
-        names,
+        names(&text),
         [
             "digits-l at plates/read in one",
             "digits-l at plates/read in two",
@@ -352,4 +435,11 @@ fn each_stage_is_measured_with_every_model_on_every_class() {
             "scenes-detect at plates/detect in one",
         ]
     );
+    // Where a class is shared, all of them are on it or none is.
+    let shared = text.replace("cores = [1]\n", "cores = [1]\nshared = true\n");
+    let own = names(&shared);
+    assert!(own.len() == 3 && own.iter().all(|name| name.ends_with("in one")), "{own:?}");
+    let all = shared.replace("classes = [\"one\"]\n", "");
+    assert_eq!(names(&all).len(), 6);
+    assert_eq!(measured(&load(&all)).services.iter().filter(|pipeline| pipeline.is_fused()).count(), 1);
 }

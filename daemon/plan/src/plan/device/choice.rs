@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use planner::certify::{Decision, decide};
+use planner::certify::{Decision, decide, decide_by};
 use planner::{ProblemError, SharedProblem};
-use rt_core::sharing::{SharedAdmission, Sharing, SharingError};
+use rt_core::sharing::{Rule, SharedAdmission, Sharing, SharingError};
 use rt_core::{ArrivalBound, ArrivalCurve, ConstraintSet, Span, Stalls, StreamSpec, Workers};
 
 use super::super::rate::{busy_period, densest, shortest_period};
@@ -179,14 +179,39 @@ impl<'a> Choice<'a> {
         1.0 + FOR_CAPACITY * self.efficiency(picks)
     }
 
-    /// Whether all that is reserved holds with these batches, and what more could be promised: as long as it may be more than with
-    /// the `best` until now.
+    /// Whether all that is reserved holds with these batches, and what more could be promised by the rule with which it is most: as
+    /// long as it may be more than with the `best` until now.
     pub(super) fn look_at(&self, picks: &[usize], best: Option<&Chosen>) -> Result<Chosen, String> {
-        let mut chosen = self.admitted(picks)?;
-        let left = (self.device.workers as f64 - self.busy(picks)).max(0.0);
+        let mut found: Option<Chosen> = None;
+        for chosen in self.admitted(picks)? {
+            let chosen = self.judged(chosen, found.as_ref().or(best));
+            if found.as_ref().is_none_or(|found| chosen.merit > found.merit) {
+                found = Some(chosen);
+            }
+        }
+        found.ok_or_else(String::new)
+    }
+
+    /// The same batches by the rule and with the turns by which all that is reserved could be sent fastest, if more can be promised
+    /// then.
+    pub(super) fn settled(&self, chosen: Chosen) -> Chosen {
+        let faster = self.problem(&chosen.picks).ok().and_then(|problem| {
+            let chosen = self.decided(&chosen.picks, &problem, decide(&problem)).ok()?;
+            Some(self.judged(chosen, None))
+        });
+        match faster {
+            Some(faster) if faster.merit > chosen.merit || !self.is_rated() => faster,
+            _ => chosen,
+        }
+    }
+
+    /// How much more could be promised, as long as it may be more than with the `best` until now.
+    fn judged(&self, mut chosen: Chosen, best: Option<&Chosen>) -> Chosen {
+        let picks = chosen.picks.clone();
+        let left = (self.device.workers as f64 - self.busy(&picks)).max(0.0);
         if !self.is_rated() {
-            chosen.merit = left * self.for_capacity(picks);
-            return Ok(chosen);
+            chosen.merit = left * self.for_capacity(&picks);
+            return chosen;
         }
         let near = |service: usize| best.and_then(|best| best.periods[service]);
         let worth = |service: usize, period: Option<Span>| {
@@ -194,7 +219,7 @@ impl<'a> Choice<'a> {
         };
         // At most: by what is left, and no more than with the best until now where not even that is carried.
         let at_most = |service: usize| {
-            let most = self.worth_at_most(service, picks, left);
+            let most = self.worth_at_most(service, &picks, left);
             match near(service).filter(|_| most > 0.0) {
                 Some(period) if self.carries(&chosen, service, period).is_none() => {
                     most.min(worth(service, Some(period)))
@@ -204,23 +229,47 @@ impl<'a> Choice<'a> {
         };
         let mut most: Vec<f64> = (0..picks.len()).map(at_most).collect();
         for service in 0..picks.len() {
-            chosen.merit = self.total(&most, picks);
+            chosen.merit = self.total(&most, &picks);
             if best.is_some_and(|best| chosen.merit <= best.merit) {
-                return Ok(chosen);
+                return chosen;
             }
             let period = self.shortest(&chosen, service, COARSE, near(service));
             most[service] = worth(service, period);
             chosen.periods[service] = period;
         }
-        chosen.merit = self.total(&most, picks);
-        Ok(chosen)
+        chosen.merit = self.total(&most, &picks);
+        chosen
     }
 
-    /// Whether all that is reserved holds with these batches.
-    fn admitted(&self, picks: &[usize]) -> Result<Chosen, String> {
+    /// By each rule by which all that is reserved holds with these batches: that; none is an error.
+    fn admitted(&self, picks: &[usize]) -> Result<Vec<Chosen>, String> {
         let problem = self.problem(picks).map_err(|error| error.to_string())?;
+        let by = |rule| self.decided(picks, &problem, decide_by(&problem, rule));
+        let (held, refused): (Vec<_>, Vec<_>) = self.rules().map(by).partition(Result::is_ok);
+        let mut reasons = refused.into_iter().filter_map(Result::err);
+        if !held.is_empty() {
+            return Ok(held.into_iter().flatten().collect());
+        }
+        Err(match (reasons.next().unwrap_or_default(), reasons.next()) {
+            (edf, Some(turns)) if edf != turns => format!("by earliest deadline: {edf}; by turns: {turns}"),
+            (only, _) => only,
+        })
+    }
+
+    /// The rule of the device, or each that it may have.
+    fn rules(&self) -> impl Iterator<Item = Rule> {
+        let rules = [Rule::Earliest, Rule::Turns];
+        rules.into_iter().filter(|&rule| self.device.rule.is_none_or(|asked| asked == rule))
+    }
+
+    /// What is `decided` of these batches, if all that is reserved holds so, and each queue holds what can wait.
+    fn decided(
+        &self,
+        picks: &[usize],
+        problem: &SharedProblem,
+        Decision { rule, turns, answer, reason }: Decision,
+    ) -> Result<Chosen, String> {
         self.tests.set(self.tests.get() + 1);
-        let Decision { rule, turns, answer, reason } = decide(&problem);
         let Ok(admission) = answer else { return Err(reason.unwrap_or_default()) };
         let sharing = problem.sharing(rule, &turns);
         let lists: Vec<&[StreamSpec]> = self.reserved.iter().map(Vec::as_slice).collect();
@@ -303,8 +352,17 @@ impl<'a> Choice<'a> {
     }
 
     pub(super) fn problem(&self, picks: &[usize]) -> Result<SharedProblem, ProblemError> {
+        problem_of_device(self.device, None, self.with(picks))
+    }
+
+    /// The problem of what was chosen, by its rule and with its turns.
+    pub(super) fn problem_of(&self, chosen: &Chosen) -> Result<SharedProblem, ProblemError> {
+        problem_of_device(self.device, Some(&chosen.sharing), self.with(&chosen.picks))
+    }
+
+    fn with(&self, picks: &[usize]) -> impl Iterator<Item = (&'a ServiceConfig, &Workers)> {
         let workers = self.sizes.iter().zip(picks).map(|(sizes, &pick)| &sizes[pick]);
-        problem_of_device(self.device, self.services.iter().copied().zip(workers))
+        self.services.iter().copied().zip(workers)
     }
 
     /// What keeps each service from the next larger batch.
@@ -325,11 +383,14 @@ impl<'a> Choice<'a> {
     /// Whom these batches of a service come in the way of, and how short they would have to be; `None` if no time would do.
     fn blocked(&self, picks: &[usize], service: usize) -> Option<String> {
         let mut problem = self.problem(picks).ok()?;
-        let Err(SharingError::Late(line)) = decide(&problem).answer else { return None };
+        let answers = |problem: &SharedProblem| {
+            self.rules().map(|rule| decide_by(problem, rule).answer).collect::<Vec<_>>()
+        };
+        let Some(Err(SharingError::Late(line))) = answers(&problem).into_iter().next() else { return None };
         let time = problem.services[service].time;
         let mut holds = |part: u64| {
             problem.services[service].time = Span::from_nanos((time.as_nanos() / PARTS).max(1) * part);
-            decide(&problem).answer.is_ok()
+            answers(&problem).iter().any(Result::is_ok)
         };
         let (mut short, mut long) = (1, PARTS);
         if !holds(short) {

@@ -71,7 +71,7 @@ fn bounded(
         }
     }
     let Search { best, reason, untried, .. } = search;
-    best.map(|best| (best, untried)).ok_or_else(|| reason.unwrap_or_default())
+    best.map(|best| (choice.settled(best), untried)).ok_or_else(|| reason.unwrap_or_default())
 }
 
 /// For each time that a batch of any service can take: the largest batches of all that take no longer, or else the smallest.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rt_core::{Instant, StreamId, WorkerId};
 
+use super::margins::Margins;
 use crate::service::dispatcher::Dispatcher;
 use crate::service::names::Names;
 use crate::service::view::{ServiceView, WorkerView, WorkerViews};
@@ -12,6 +13,7 @@ pub(super) struct Core {
     pub(super) dispatcher: Dispatcher,
     pub(super) services: Vec<Member>,
     pub(super) workers: Arc<WorkerViews>,
+    pub(super) margins: Margins,
 }
 
 /// What is known of a service beside its scheduler.

@@ -104,7 +104,7 @@ impl Served {
             stage: None,
             class: class.name.clone(),
             workers: runs.worker_count(),
-            shared: runs.shared.is_some(),
+            shared: part.placed.devices == 0,
             cores,
             gpus,
             demand,

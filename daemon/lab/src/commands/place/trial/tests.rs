@@ -145,6 +145,21 @@ fn pipelines_are_tried_too() {
     );
 }
 
+/// On a device that is shared a batch of sources takes what they become on average: two requests each would be too many for it.
+#[test]
+fn a_pipeline_on_shared_devices_takes_what_its_sources_become() {
+    let text = staged().replace("classes = [\"own\"]", "classes = [\"all\"]");
+    let text = text
+        .replace("own = [\"20ms\"] } }, { accuracy = 0.8, times = { own = [\"40ms\"]", "all = [\"20ms\"]");
+    let demand = [10.0, 17.0];
+    let placement = planned(&text, demand);
+    let complete = placement.complete.as_ref().unwrap_or_else(|| panic!("{:?}", placement.reason));
+    assert!(complete.plan.services.iter().all(|plan| plan.shared_device() == Some("all")));
+    let trial = tried(&site(&text, demand), &placement).expect("there is time");
+    let sure = (10.0 * 60.0 + 17.0 * 36.0) / 27.0;
+    assert!((trial.planned - sure).abs() < 0.5 && trial.broken.is_empty(), "{trial:?} for {sure}");
+}
+
 /// Nothing is lost where all fits by far: what is right is what the two models are together.
 #[test]
 fn a_source_is_right_where_all_stages_are() {

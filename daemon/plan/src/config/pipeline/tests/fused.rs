@@ -80,7 +80,7 @@ fn what_is_the_devices_or_not_possible_there_is_refused_by_field_value_and_reaso
     refused(
         read,
         "models = [\"digits-s\"]",
-        "pipeline[0].stage[1].models = (present): is not possible on a device",
+        "pipeline[0].device = \"box\": is chosen by `weir place`: remove it, or say the model of each stage as well",
     );
     refused(
         "after = \"detect\"\n    fan-out",

@@ -160,7 +160,6 @@ fn who_keeps_a_service_from_larger_batches_is_named_with_what_it_needs() {
     assert_eq!(plan.sharing.longest, Span::from_millis(14));
 }
 
-/// In order a service has as much as it could have, whatever that costs those behind it; of the others the next.
 /// What stalls of the device may take is as if each deadline were as much shorter, but for the window.
 #[test]
 fn what_stalls_may_take_is_kept_back_of_every_deadline() {
@@ -182,6 +181,7 @@ fn what_stalls_may_take_is_kept_back_of_every_deadline() {
     assert!(config.services.iter().all(|service| service.stalls == config.devices[0].stalls));
 }
 
+/// In order a service has as much as it could have, whatever that costs those behind it; of the others the next.
 #[test]
 fn in_order_the_first_service_has_most_and_then_the_next() {
     let rates = |device: &str, first: &str| -> Vec<f64> {
@@ -206,4 +206,42 @@ fn in_order_the_first_service_has_most_and_then_the_next() {
         stop[0] > 1.1 * scene[0] && scene[1] > 1.1 * stop[1],
         "they want other batches: {stop:?}, {scene:?}"
     );
+}
+
+/// The rule is that with which more can be promised, not the first by which all that is reserved holds.
+#[test]
+fn the_rule_that_leaves_more_to_promise_is_taken() {
+    use rt_core::sharing::Rule as By;
+    /// Name, time, batch, deadline, and how many requests in what time.
+    type Reserved<'a> = (&'a str, u64, usize, u64, (u64, &'a str));
+    let merit = |rule: &str, services: &[Reserved<'_>]| {
+        let more: Vec<String> = services
+            .iter()
+            .map(|(name, _, batch, _, (count, length))| {
+                format!(
+                    "{PROMISED}batch = {batch}\n[[service.stream]]\nname = \"{name}\"\nconstraints = [{{ row-miss = 0 }}]\n\
+                     arrivals = [{{ window = {{ count = {count}, length = \"{length}\" }} }}]\n"
+                )
+            })
+            .collect();
+        let times: Vec<Vec<u64>> = services.iter().map(|&(_, time, batch, ..)| vec![time; batch]).collect();
+        let of: Vec<Of<'_>> = (services.iter().zip(&times).zip(&more))
+            .map(|((&(name, _, _, deadline, _), times), more)| (name, &**times, deadline, &**more))
+            .collect();
+        let (case, found) = (Case::on(rule, &of), |case: &Case| search(&case.choice(), &mut |_| {}));
+        (found(&case).expect("it holds").0.merit, case.plan().sharing.rule)
+    };
+    // Of one it is a tight service that passes long batches, of the other one that would starve a burst.
+    let tight = [
+        ("scene", 4, 4, 33, (4, "33ms")),
+        ("track", 6, 4, 100, (4, "100ms")),
+        ("stop", 2, 1, 12, (1, "33ms")),
+    ];
+    let burst = [("radar", 2, 8, 12, (1, "22ms")), ("map", 4, 4, 200, (16, "2200ms"))];
+    let ((auto, rule), (by_deadline, _)) = (merit("", &tight), merit("rule = \"deadline\"\n", &tight));
+    assert_eq!((auto, rule), (by_deadline, By::Earliest));
+    let [(auto, rule), (by_deadline, _), (by_turns, _)] =
+        ["", "rule = \"deadline\"\n", "rule = \"turns\"\n"].map(|rule| merit(rule, &burst));
+    assert_eq!((auto, rule, by_deadline), (by_turns, By::Turns, 0.0), "what is reserved holds by either");
+    assert!(by_turns > 1000.0, "{by_turns}");
 }
