@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 
 use super::horizon::{Ceiling, Repeat};
 use super::margin::{Front, Keys, Lines};
-use super::relief::Reliefs;
+use super::relief::{Eased, Reliefs};
 use super::sweep::{Both, Look, Rises, Shift, Sweep};
 use super::{Asked, Demands, FEW_POINTS, Reference, SharedAdmission, SharedBinding, Sharing, SharingError};
 use crate::growth::Envelope;
@@ -101,10 +101,16 @@ impl<'a> Test<'a> {
         (below, relieved): (i128, u64),
     ) -> Result<Option<SharedBinding>, SharingError> {
         let (mut tightest, mut least): (Option<SharedBinding>, _) = (None, below);
-        let is_relieved = |k: usize| relieved >> k & 1 == 1;
-        for k in (0..within.len()).filter(|&k| is_relieved(k)) {
-            if let Some(line) = self.reliefs().of(k, within).filter(|line| line.margin() < least) {
-                (tightest, least) = (Some(line), line.margin());
+        // Of each service from which distance on its lines need not hold.
+        let mut cuts = alloc::vec![u64::MAX; within.len()];
+        if relieved > 0 {
+            let mut reliefs = self.reliefs();
+            for k in (0..within.len()).filter(|&k| relieved >> k & 1 == 1) {
+                let Some((from, line)) = reliefs.of(k, within).cut() else { continue };
+                cuts[k] = from;
+                if line.margin() < least {
+                    (tightest, least) = (Some(line), line.margin());
+                }
             }
         }
         for reference in self.references() {
@@ -119,7 +125,7 @@ impl<'a> Test<'a> {
                     return Look { regular: true, over: over_from };
                 }
                 let (mut regular, before) = (true, least);
-                for line in front.lines().filter(|line| !is_relieved(line.service)) {
+                for line in front.lines().filter(|line| front.distance < cuts[line.service]) {
                     let plain = line.binding(within, line.average());
                     let exact = line.binding(within, line.latest());
                     if exact.margin() < least {
@@ -192,14 +198,20 @@ impl<'a> Test<'a> {
 
     /// The least `X` with which all lines hold; or if `eased`, those of some services or their reliefs: then which of them, a bit each.
     fn least(&mut self, latest: &[Span], eased: bool) -> Result<(Vec<Span>, u64), SharingError> {
+        let mut reliefs = eased.then(|| self.reliefs());
         let mut within = alloc::vec![Span::ZERO; latest.len()];
         let references: Vec<_> = self.references().collect();
         // What was counted of each reference when it was looked at last.
         let mut counted: Vec<Vec<Shift>> = alloc::vec![Vec::new(); references.len()];
         loop {
             let (mut raised, mut relieved) = (false, 0);
-            // With how much their reliefs would hold as things are.
-            let enough = self.eased(&within, eased);
+            // What eases each service as things are.
+            let easing: Vec<Eased> = match &mut reliefs {
+                Some(reliefs) => (0..within.len()).map(|k| self.eased(reliefs, k, &within)).collect(),
+                None => Vec::new(),
+            };
+            let eased_to =
+                |line: &SharedBinding| easing.get(line.service).map_or(i128::MAX, |of| of.needs(line.distance.as_nanos()));
             for (&reference, counted) in references.iter().zip(&mut counted) {
                 let shifts = self.shifts(reference, &within);
                 // Nothing is there that was not there then, and what was asked for then was given.
@@ -219,7 +231,7 @@ impl<'a> Test<'a> {
                         let plain = line.binding(&within, line.average());
                         let exact = line.binding(&within, line.latest());
                         let within_now = i128::from(within[line.service].as_nanos());
-                        let needed = (within_now - exact.margin()).min(enough[line.service]);
+                        let needed = (within_now - exact.margin()).min(eased_to(&exact));
                         if exact.margin() < 0 && needed <= within_now {
                             relieved |= 1 << line.service;
                             continue;
@@ -257,30 +269,52 @@ impl<'a> Test<'a> {
         }
     }
 
+    fn eased(&self, reliefs: &mut Reliefs<'_>, k: usize, within: &[Span]) -> Eased {
+        if self.demands[k].is_empty() { Eased::never() } else { reliefs.of(k, within) }
+    }
+
+    /// The reliefs, those by single requests among them.
     fn reliefs(&self) -> Reliefs<'a> {
-        Reliefs::new(self.sharing, self.demands)
-    }
-
-    /// Of each service: the least `X` with which its relief holds as things are, in nanoseconds; without end if none does, or none is
-    /// asked for.
-    fn eased(&self, within: &[Span], asked: bool) -> Vec<i128> {
-        let mut reliefs = asked.then(|| self.reliefs());
-        let singly = if asked { self.singly() } else { None };
-        let enough = |k: usize| {
-            let line = reliefs.as_mut().filter(|_| !self.demands[k].is_empty())?.of(k, within)?;
-            let singly = singly.as_ref().map_or(i128::MAX, |singly| singly[k].as_nanos().into());
-            Some(singly.min(i128::from(within[k].as_nanos()) - line.margin()))
-        };
-        (0..within.len()).map(enough).map(|enough| enough.unwrap_or(i128::MAX)).collect()
-    }
-
-    /// The least `X` if each batch may hold a single request.
-    fn singly(&self) -> Option<Vec<Span>> {
+        let mut reliefs = Reliefs::new(self.sharing, self.demands);
         let mut singles = self.sharing.clone();
         singles.services.iter_mut().for_each(|service| service.batch = 1);
-        singles.check_rate(self.demands).ok()?;
-        let late = alloc::vec![Span::from_nanos(u64::MAX / 4); self.demands.len()];
-        Some(Test::new(&singles, self.demands, self.points).least(&late, false).ok()?.0)
+        if singles.check_rate(self.demands).is_ok() {
+            reliefs.singly = Test::new(&singles, self.demands, self.points).tightest_of_each();
+        }
+        reliefs
+    }
+
+    /// Of each service that is promised something its tightest line that counts from when nothing waited; none if not all of them are seen.
+    fn tightest_of_each(&mut self) -> Vec<Option<SharedBinding>> {
+        let within = alloc::vec![Span::ZERO; self.demands.len()];
+        let mut tightest = alloc::vec![None; self.demands.len()];
+        let shifts = self.shifts(Reference::Clear, &within);
+        let (lines, mut keys) = (self.lines(Reference::Clear, &shifts), self.keys(&within));
+        let mut raised = within.clone();
+        let (mut over, uniform) = (lines.hold_from(0, &keys), self.uniform);
+        let (sharing, demands) = (self.sharing, self.demands);
+        let ended = self.look(&lines, &shifts, over, |front| {
+            if front.is_no_tighter_than(0, &keys) {
+                return Look { regular: true, over };
+            }
+            let (mut regular, mut late) = (true, false);
+            for line in front.lines() {
+                let (plain, exact) = (line.binding(&raised, line.average()), line.binding(&raised, line.latest()));
+                regular &= if uniform { exact.margin() >= 0 } else { plain.margin() >= 0 };
+                if exact.margin() < 0 {
+                    late = true;
+                    let needed = i128::from(raised[line.service].as_nanos()) - exact.margin();
+                    raised[line.service] = Span::from_nanos(u64::try_from(needed).unwrap_or(u64::MAX));
+                    tightest[line.service] = Some(SharedBinding { reference: Reference::Singly, ..exact });
+                }
+            }
+            if late {
+                keys = Keys::of(sharing, demands, &raised);
+                over = lines.hold_from(0, &keys);
+            }
+            Look { regular, over }
+        });
+        if ended { tightest } else { alloc::vec![None; self.demands.len()] }
     }
 
     fn references(&self) -> impl Iterator<Item = Reference> + use<'a> {

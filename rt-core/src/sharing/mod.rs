@@ -102,8 +102,12 @@ pub enum Reference {
     Short(usize),
     /// The last arrival of the service that found none of its own waiting.
     Turn,
-    /// An instant since the arrival of the request itself.
+    /// The last instant at which nothing as urgent waited, if every batch may hold a single request.
+    Singly,
+    /// An instant since the arrival of the request itself, or the start after it.
     Arrival,
+    /// An instant since the reference that another line would count from, or the start after it.
+    After,
 }
 
 /// The tightest line of a test.
