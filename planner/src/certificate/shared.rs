@@ -93,6 +93,12 @@ pub enum Reference {
     Short(String),
     /// The last arrival of the service that found none of its own waiting.
     Turn,
+    /// As `clear`, if each batch may hold a single request: in place of all lines of the service.
+    Singly,
+    /// An instant since the arrival of the request itself, or the start after it: in place of all lines of the service.
+    Arrival,
+    /// An instant since what another line would count from, or the start after it: in place of those at this distance and beyond.
+    After,
 }
 
 /// What is answered of one service.

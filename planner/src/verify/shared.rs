@@ -9,6 +9,7 @@ mod horizon;
 mod lines;
 mod rare;
 mod read;
+mod relief;
 mod starts;
 
 use super::problem::time;
@@ -81,6 +82,8 @@ pub(super) struct Told {
     pub(super) within: Vec<i128>,
     /// By how much batches may exceed their times in all.
     pub(super) margin: i128,
+    /// Some lines do not hold, and something else stands in their place.
+    pub(super) relieved: bool,
 }
 
 pub(super) fn told(claim: &SharedClaim) -> Result<Told, VerifyError> {
@@ -88,7 +91,9 @@ pub(super) fn told(claim: &SharedClaim) -> Result<Told, VerifyError> {
     let margin = claim.overrun_margin.and_then(|margin| time(margin, claim.problem.unit)).unwrap_or(0);
     let turns = turns(claim, claim.rule == SharedReason::Turns)?;
     let within = starts(claim, &problem)?;
-    Ok(Told { problem, turns, within, margin })
+    let lines_hold = || starts::hold(&mut Lines::new(&problem, &Rule::Earliest, &within), &within);
+    let relieved = claim.rule == SharedReason::Edf && matches!(lines_hold(), Err(lines::No::Fails(_)));
+    Ok(Told { problem, turns, within, margin, relieved })
 }
 
 /// The batches in a turn of each service, where they matter.
@@ -133,8 +138,19 @@ fn claimed(binding: &SharedBinding, lines: &Lines<'_>, unit: Unit) -> Result<Lin
         Reference::Clear => lines::Reference::Clear,
         Reference::Short(name) => lines::Reference::Short(service("reference", name)?),
         Reference::Turn => lines::Reference::Turn,
+        Reference::Singly => lines::Reference::Singly,
+        Reference::Arrival => lines::Reference::Arrival,
+        Reference::After => lines::Reference::After,
     };
     let of = service("service", &binding.service)?;
+    if matches!(reference, lines::Reference::Arrival | lines::Reference::After) {
+        let distance = time(binding.distance, unit).filter(|z| (0..=lines::FARTHEST).contains(z));
+        let distance = distance.ok_or_else(|| wrong("binding.distance", binding.distance, "a distance"))?;
+        let both = lines.from_point(reference, of, distance);
+        // Either is a line.
+        let claimed = |line: &&Line| time(binding.lhs, unit) == Some(line.lhs);
+        return Ok(*both.iter().find(claimed).unwrap_or(&both[0]));
+    }
     let no = || wrong("binding.distance", binding.distance, "where there is such a line");
     time(binding.distance, unit).and_then(|distance| lines.at(reference, of, distance)).ok_or_else(no)
 }

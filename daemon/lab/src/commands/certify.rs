@@ -254,6 +254,9 @@ fn print_shared(claim: &SharedClaim) {
             Reference::Clear => "an instant at which nothing as urgent waited".to_owned(),
             Reference::Short(name) => format!("a batch of {name} that was not full"),
             Reference::Turn => "when it began to wait".to_owned(),
+            Reference::Singly => "an instant at which nothing as urgent waited, served one by one".to_owned(),
+            Reference::Arrival => "an instant since it came".to_owned(),
+            Reference::After => "an instant behind which all batches are full".to_owned(),
         };
         let [distance, lhs, rhs] = [b.distance, b.lhs, b.rhs].map(|value| time(value, unit));
         say!("  tightest for {}, {distance} from {from}: begun by {lhs}, {rhs} is allowed", b.service);

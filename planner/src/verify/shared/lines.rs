@@ -7,6 +7,7 @@ use super::super::problem::up;
 use super::super::{MAX_STEPS, UNCONFIRMED};
 use super::curves::Curve;
 use super::read::Shared;
+use super::relief::{Relief, singles, singly};
 
 /// No distance is looked at beyond: some two weeks, for which all products fit 128 bits.
 pub(super) const FARTHEST: i128 = 1 << 50;
@@ -25,6 +26,9 @@ pub(super) enum Reference {
     Clear,
     Short(usize),
     Turn,
+    Singly,
+    Arrival,
+    After,
 }
 
 /// `lhs ≤ rhs`.
@@ -76,6 +80,11 @@ pub(super) struct Lines<'a> {
     pub(super) most: i128,
     /// No smaller margin is known.
     pub(super) least: i128,
+    /// Of each service what it has in place of lines, where that is asked for, and whether it has been needed.
+    reliefs: Vec<Relief>,
+    relieved: Vec<bool>,
+    /// From which distance on each service needs no lines.
+    cuts: Vec<i128>,
 }
 
 impl<'a> Lines<'a> {
@@ -85,12 +94,52 @@ impl<'a> Lines<'a> {
         let time = |&s: &usize| shared.services[s].time;
         let uniform = promised.windows(2).all(|two| time(&two[0]) == time(&two[1]));
         let within = within.to_vec();
-        Self { shared, rule, curves, promised, within, uniform, steps: 0, most: MAX_STEPS, least: i128::MAX }
+        let cuts = vec![i128::MAX; within.len()];
+        Self {
+            shared,
+            rule,
+            curves,
+            promised,
+            within,
+            uniform,
+            steps: 0,
+            most: MAX_STEPS,
+            least: i128::MAX,
+            reliefs: Vec::new(),
+            relieved: Vec::new(),
+            cuts,
+        }
     }
 
-    /// The smallest margin.
+    /// The smallest margin, of a service whose lines do not all hold with what stands in place of them.
     pub(super) fn all(&mut self) -> Result<i128, No> {
+        match (self.each(None), self.rule) {
+            (Err(No::Fails(_)), Rule::Earliest) => {}
+            (said, _) => return said.map(|()| self.least),
+        }
+        (self.least, self.steps) = (0, 0);
+        self.ease(&singly(self.shared));
+        self.each(None)?;
+        (self.least, self.steps) = (i128::MAX, 0);
+        for (k, relief) in std::mem::take(&mut self.reliefs).into_iter().enumerate() {
+            let cut = relief.cut().filter(|_| self.relieved[k]);
+            if let Some((from, margin)) = cut {
+                (self.cuts[k], self.least) = (from, self.least.min(margin));
+            }
+        }
         self.each(None).map(|()| self.least)
+    }
+
+    /// From now on a line that does not hold is no matter where something stands in its place, as requests begin now; nothing has been
+    /// needed yet.
+    pub(super) fn ease(&mut self, singly: &Option<Vec<i128>>) {
+        let singly = |k: usize| singly.as_ref().map(|starts| starts[k]);
+        let relief = |k: usize| match self.shared.services[k].demands() {
+            true => self.relief(k, singly(k)),
+            false => Relief::default(),
+        };
+        self.reliefs = (0..self.within.len()).map(relief).collect();
+        self.relieved = vec![false; self.within.len()];
     }
 
     /// Looks at all lines. What a failing one asks for is granted, as far as is in time by `latest`: later lines are about
@@ -116,6 +165,11 @@ impl<'a> Lines<'a> {
 
     /// The line of `service` at `distance`, if there is one.
     pub(super) fn at(&self, reference: Reference, service: usize, distance: i128) -> Option<Line> {
+        if reference == Reference::Singly {
+            let singles = singles(self.shared);
+            let line = Lines::new(&singles, self.rule, &self.within).at(Reference::Clear, service, distance)?;
+            return Some(Line { reference, ..line });
+        }
         let turns = matches!(self.rule, Rule::Turns(_)) == (reference == Reference::Turn);
         if distance > FARTHEST {
             return None;
@@ -131,6 +185,7 @@ impl<'a> Lines<'a> {
                     self.shared.services[i].batch > 1 && batches[i] > 0 && distance >= self.shared.due(i)
                 }
                 Reference::Turn => self.shared.services[service].demands(),
+                Reference::Singly | Reference::Arrival | Reference::After => false,
             };
         (turns && there).then(|| self.line(reference, service, distance, &batches).0)
     }
@@ -169,7 +224,7 @@ impl<'a> Lines<'a> {
             if there && !self.holds(reference, y, asked, &batches) {
                 for &k in services {
                     self.steps += 1;
-                    if batches[k] == 0 {
+                    if batches[k] == 0 || y >= self.cuts[k] {
                         continue;
                     }
                     let (line, mut governs) = self.line(reference, k, y, &batches);
@@ -177,9 +232,15 @@ impl<'a> Lines<'a> {
                         let alone = horizon.of_the_slower(self.rule, k, &batches, &requests);
                         governs = self.line(reference, k, y, &alone).1;
                     }
+                    let relief = self.reliefs.get(k).and_then(|relief| relief.at(y));
+                    let lacks = relief.map_or(-line.margin(), |margin| (-margin).min(-line.margin()));
+                    if line.margin() < 0 && lacks <= 0 {
+                        self.relieved[k] = true;
+                        continue;
+                    }
                     match latest {
-                        Some(latest) if line.margin() < 0 && self.within[k] - line.margin() <= latest[k] => {
-                            self.within[k] -= line.margin();
+                        Some(latest) if line.margin() < 0 && self.within[k] + lacks <= latest[k] => {
+                            self.within[k] += lacks;
                             (asked, known) = (self.asked(reference, services), i128::MAX);
                             regular = false;
                             continue;
@@ -260,7 +321,7 @@ impl<'a> Lines<'a> {
         let (shared, within) = (self.shared, &self.within);
         let until = y - shared.due(j) + 1;
         match reference {
-            Reference::Clear => [Some(until), None],
+            Reference::Clear | Reference::Singly | Reference::Arrival | Reference::After => [Some(until), None],
             Reference::Short(i) if i == j => [Some(until), Some(until + within[j])],
             Reference::Short(i) => {
                 let waited = within[j].min(within[i] + shared.due(j) - shared.due(i)).max(0);
@@ -285,8 +346,18 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// The most mandatory requests of `j` in a length.
+    pub(super) fn mandatory(&self, j: usize, length: i128) -> i128 {
+        self.curves[j].at(length).0
+    }
+
+    /// The next length in which there may be more.
+    pub(super) fn rises(&self, j: usize, length: i128) -> Option<i128> {
+        self.curves[j].at(length).1
+    }
+
     /// The work that is begun before `k`, and the longest batches of it that are a worker's share by their number.
-    fn before(&self, k: usize, batches: &[i128]) -> (i128, i128) {
+    pub(super) fn before(&self, k: usize, batches: &[i128]) -> (i128, i128) {
         let services = &self.shared.services;
         let without = |j: usize| (services[j].time, batches[j] - i128::from(j == k));
         let mut before: Vec<_> = (0..services.len()).map(without).collect();

@@ -2,6 +2,7 @@
 
 use super::lines::{Lines, No, Reference, Rule, told};
 use super::read::Shared;
+use super::relief::singly;
 
 /// So many lines are looked at before starts are tried that are quicker to see through.
 const FEW: i128 = 1 << 13;
@@ -18,22 +19,28 @@ pub(super) fn admits(shared: &Shared, rule: &Rule) -> Result<(), String> {
     shared.stalls_are_rare(rule)?;
     let mut lines = Lines::new(shared, rule, &latest);
     let most = lines.most;
-    let mut said = hold(&mut lines, &latest, FEW);
+    let mut said = hold_soon(&mut lines, &latest, FEW);
     if said.is_err() && matches!(rule, Rule::Earliest) {
         let straight = of_straight_lines(&mut lines, &latest);
-        if straight.is_some_and(|within| hold(&mut lines, &within, FEW).is_ok()) {
+        if straight.is_some_and(|within| hold_soon(&mut lines, &within, FEW).is_ok()) {
             return Ok(());
         }
     }
     if matches!(said, Err(No::TooMany)) {
-        said = hold(&mut lines, &latest, most);
+        said = hold_soon(&mut lines, &latest, most);
     }
-    if matches!((&said, rule), (Err(No::Fails(_)), Rule::Earliest)) {
+    for eased in [false, true] {
+        if !matches!((&said, rule), (Err(No::Fails(_)), Rule::Earliest)) {
+            break;
+        }
         (lines.within, lines.least, lines.steps, lines.most) = (vec![0; latest.len()], 0, 0, most);
         said = Ok(());
-        let mut before = None;
+        let (mut before, singly) = (None, if eased { singly(shared) } else { None });
         while said.is_ok() && before.as_ref() != Some(&lines.within) {
             before = Some(lines.within.clone());
+            if eased {
+                lines.ease(&singly);
+            }
             said = lines.each(Some(&latest));
         }
     }
@@ -41,7 +48,13 @@ pub(super) fn admits(shared: &Shared, rule: &Rule) -> Result<(), String> {
 }
 
 /// Whether all lines hold with these starts, by however much.
-fn hold(lines: &mut Lines<'_>, within: &[i128], most: i128) -> Result<(), No> {
+pub(super) fn hold(lines: &mut Lines<'_>, within: &[i128]) -> Result<(), No> {
+    let most = lines.most;
+    hold_soon(lines, within, most)
+}
+
+/// The same, if that is seen in so many lines.
+fn hold_soon(lines: &mut Lines<'_>, within: &[i128], most: i128) -> Result<(), No> {
     (lines.within, lines.least, lines.steps, lines.most) = (within.to_vec(), 0, 0, most);
     lines.each(None)
 }

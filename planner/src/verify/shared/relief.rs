@@ -1,0 +1,120 @@
+//! Why a service may have no need of lines of Theorem E: its requests begin in time by what is counted from another point.
+//!
+//! *Singly*: no batch begun since nothing as urgent waited holds less than one of the requests that came since. *Arrival*: from a point
+//! at which the request itself is there, or the start of a batch behind it, those that wait and those that come fill so many batches, if
+//! each that is not full is followed by one of those that come. *After*: from a point behind the reference of a line, all batches but the
+//! last are full. Which of them holds is found here anew; that it is enough is shown in `docs/guarantee.md`.
+
+use super::super::problem::up;
+use super::lines::{Line, Lines, Reference, Rule};
+use super::read::Shared;
+
+/// So many points are looked at, of each service.
+const POINTS: usize = 1 << 10;
+
+/// By how much the requests of a service begin sooner than they must; of those that are negative the start is too late.
+#[derive(Clone, Default)]
+pub(super) struct Relief {
+    /// By what needs no line.
+    all: Option<i128>,
+    /// By what needs the lines at smaller distances alone; the margins rise.
+    after: Vec<(i128, i128)>,
+}
+
+impl Relief {
+    /// The best that does without the line at a distance.
+    pub(super) fn at(&self, distance: i128) -> Option<i128> {
+        let after = self.after.iter().take_while(|(from, _)| *from <= distance).last();
+        self.all.max(after.map(|(_, margin)| *margin))
+    }
+
+    /// From which distance on lines are not needed, and the margin of what stands for them.
+    pub(super) fn cut(&self) -> Option<(i128, i128)> {
+        let all = self.all.map(|margin| (0, margin));
+        all.into_iter().chain(self.after.iter().copied()).find(|(_, margin)| *margin >= 0)
+    }
+}
+
+/// The same services, one by one.
+pub(super) fn singles(shared: &Shared) -> Shared {
+    let mut singles = shared.clone();
+    singles.services.iter_mut().for_each(|service| service.batch = 1);
+    singles
+}
+
+/// Within what time requests begin if each batch may hold a single one; `None` if that has no end.
+pub(super) fn singly(shared: &Shared) -> Option<Vec<i128>> {
+    let (singles, none) = (singles(shared), vec![0; shared.services.len()]);
+    let mut lines = Lines::new(&singles, &Rule::Earliest, &none);
+    if lines.horizon(Reference::Clear, *lines.promised.first()?).over(0).is_none() {
+        return None;
+    }
+    lines.least = 0;
+    lines.each(Some(&vec![i128::MAX >> 8; none.len()])).ok()?;
+    Some(lines.within)
+}
+
+impl Lines<'_> {
+    /// The reliefs of service `k`, as requests begin now; `singly` if each batch may hold a single one.
+    pub(super) fn relief(&self, k: usize, singly: Option<i128>) -> Relief {
+        let mut relief = Relief { all: singly.map(|start| self.within[k] - start), after: Vec::new() };
+        let (shared, due) = (self.shared, self.shared.due(k));
+        let end = 2 * (0..self.within.len()).map(|j| shared.due(j)).max().unwrap_or(0);
+        let mut starts: [Vec<Line>; 2] = [Vec::new(), Vec::new()];
+        let mut z = shared.services[k].time;
+        while z <= end && starts[0].len() < POINTS {
+            let mut until = if z > due { end } else { due };
+            for j in 0..self.within.len() {
+                for more in [0, self.within[j]] {
+                    let length = z - shared.due(j) + 1 + more;
+                    let next = self.rises(j, length);
+                    until = next.map_or(until, |next| until.min(z + next - length - 1));
+                }
+            }
+            for (reference, starts) in [Reference::Arrival, Reference::After].into_iter().zip(&mut starts) {
+                let [clear, start] = self.from_point(reference, k, z);
+                starts.push(start);
+                let mut best = clear.margin() + until - z;
+                let begin = until - shared.longest;
+                if begin >= shared.services[k].time {
+                    let mut worst = i128::MAX;
+                    for start in starts.iter().rev() {
+                        worst = worst.min(start.margin() + (begin - start.distance).max(0));
+                        if start.distance <= begin {
+                            break;
+                        }
+                    }
+                    best = best.max(worst);
+                }
+                if reference == Reference::Arrival {
+                    relief.all = if until <= due { relief.all.max(Some(best)) } else { relief.all };
+                } else if relief.after.last().is_none_or(|(_, margin)| best > *margin) {
+                    relief.after.push((until, best));
+                }
+            }
+            z = until + 1;
+        }
+        relief
+    }
+
+    /// What is counted from a point at `z` for a request of `k`: behind what runs there, and from a start there.
+    pub(super) fn from_point(&self, reference: Reference, k: usize, z: i128) -> [Line; 2] {
+        let (shared, n) = (self.shared, self.shared.workers);
+        let batches = |j: usize| {
+            let (come, size) = (z - shared.due(j) + 1, shared.services[j].batch);
+            let all = self.mandatory(j, come + self.within[j]);
+            let alone = match reference {
+                Reference::Arrival => self.mandatory(j, come).min(all - 1).max(0),
+                _ => 0,
+            };
+            (alone + up(all - alone, size)).max(i128::from(j == k))
+        };
+        let batches: Vec<_> = (0..self.within.len()).map(batches).collect();
+        let (work, longest) = self.before(k, &batches);
+        let share = longest.min(work / n);
+        let behind = shared.late + shared.longest + share;
+        let start = shared.late + if n == 1 { share } else { (work + (n - 1) * shared.longest) / n };
+        let rhs = z - shared.due(k) + self.within[k];
+        [behind, start].map(|lhs| Line { reference, service: k, distance: z, lhs, rhs })
+    }
+}
