@@ -85,7 +85,7 @@ fn every_field_that_is_tampered_with_is_named() {
         ("services[1].start_within", |c| c.services[1].start_within = None),
         ("services[1].start_within", |c| c.services[1].start_within = Some(n("19.000001"))),
         ("services[1].start_within", |c| c.services[1].start_within = Some(n("0.0000001"))),
-        ("max_load_scale", |c| c.max_load_scale = Some(n("9"))),
+        ("max_load_scale", |c| c.max_load_scale = Some(n("99"))),
         ("services[0].max_rate_scale", |c| c.services[0].max_rate_scale = Some(n("1000"))),
         ("services[1].min_deadline", |c| c.services[1].min_deadline = Some(n("2"))),
         // What the answer rests on.

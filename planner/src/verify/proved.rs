@@ -108,7 +108,8 @@ impl Prover {
             }
             let told = told(shared)?;
             if told.relieved {
-                let reason = "it counts from other points where lines do not hold, of which nothing is proved";
+                let reason =
+                    "it counts from other points where lines do not hold, of which nothing is proved";
                 unproved.push(Unproved { claim: first + i, reason });
                 continue;
             }

@@ -39,15 +39,16 @@ pub(super) fn admit(
         return Ok(SharedAdmission { start_within: latest, binding: None, relieved: 0 });
     }
     let mut test = Test::new(sharing, demands, asked.points);
-    let binding = test.tightest(&latest, (asked.below, 0))?;
+    let binding = test.tightest(&latest, (asked.below, &[]))?;
     if binding.is_none_or(|binding| binding.margin() >= 0) {
         return Ok(SharedAdmission { start_within: latest, binding, relieved: 0 });
     }
-    let (start_within, relieved) = match test.least(&latest, false) {
+    let (start_within, eased) = match test.least(&latest, false) {
         Err(no @ SharingError::Late(_)) => test.least(&latest, true).map_err(|_| no)?,
         found => found?,
     };
-    let binding = test.tightest(&start_within, (asked.below, relieved))?;
+    let binding = test.tightest(&start_within, (asked.below, &eased))?;
+    let relieved = (0..eased.len()).filter(|&k| eased[k].is_some()).map(|k| 1 << k).sum();
     Ok(SharedAdmission { start_within, binding, relieved })
 }
 
@@ -58,7 +59,7 @@ pub(super) fn tightest(
     within: &[Span],
     asked: Asked,
 ) -> Result<Option<SharedBinding>, SharingError> {
-    Test::new(sharing, demands, asked.points).tightest(within, (asked.below, 0))
+    Test::new(sharing, demands, asked.points).tightest(within, (asked.below, &[]))
 }
 
 /// So often these are raised.
@@ -93,20 +94,22 @@ impl<'a> Test<'a> {
         }
     }
 
-    /// The line with the smallest margin, or the first that fails; none if no margin is `below`. Of services that are `relieved`, a bit
-    /// each, their reliefs.
+    /// The line with the smallest margin, or the first that fails; none if no margin is `below`. Of services whose lines need not hold from
+    /// a distance on what stands for these.
     fn tightest(
         &mut self,
         within: &[Span],
-        (below, relieved): (i128, u64),
+        (below, eased): (i128, &[Option<u64>]),
     ) -> Result<Option<SharedBinding>, SharingError> {
         let (mut tightest, mut least): (Option<SharedBinding>, _) = (None, below);
-        // Of each service from which distance on its lines need not hold.
+        // Of each service from which distance on its lines are not looked at.
         let mut cuts = alloc::vec![u64::MAX; within.len()];
-        if relieved > 0 {
+        if eased.iter().any(Option::is_some) {
             let mut reliefs = self.reliefs();
-            for k in (0..within.len()).filter(|&k| relieved >> k & 1 == 1) {
-                let Some((from, line)) = reliefs.of(k, within).cut() else { continue };
+            for (k, from) in eased.iter().enumerate().filter_map(|(k, from)| Some((k, (*from)?))) {
+                let of = reliefs.of(k, within);
+                let all = of.for_all().filter(|line| line.margin() >= 0).map(|line| (0, line));
+                let Some((from, line)) = all.or_else(|| Some((from, of.at(from)?))) else { continue };
                 cuts[k] = from;
                 if line.margin() < least {
                     (tightest, least) = (Some(line), line.margin());
@@ -153,10 +156,10 @@ impl<'a> Test<'a> {
 
     /// Whether `latest` keeps all lines, or else what would if counts were straight lines, at few distances.
     fn is_soon_seen(&mut self, latest: &[Span]) -> bool {
-        self.tightest(latest, (0, 0)).is_ok_and(|line| line.is_none()) || {
+        self.tightest(latest, (0, &[])).is_ok_and(|line| line.is_none()) || {
             self.points = FEW_POINTS;
             let straight = self.least_of_straight(latest);
-            straight.is_some_and(|within| self.tightest(&within, (0, 0)).is_ok_and(|line| line.is_none()))
+            straight.is_some_and(|within| self.tightest(&within, (0, &[])).is_ok_and(|line| line.is_none()))
         }
     }
 
@@ -196,22 +199,25 @@ impl<'a> Test<'a> {
         None
     }
 
-    /// The least `X` with which all lines hold; or if `eased`, those of some services or their reliefs: then which of them, a bit each.
-    fn least(&mut self, latest: &[Span], eased: bool) -> Result<(Vec<Span>, u64), SharingError> {
+    /// The least `X` with which all lines hold; or if `eased`, those that something stands for: of each service the least distance of one of these.
+    fn least(&mut self, latest: &[Span], eased: bool) -> Result<(Vec<Span>, Vec<Option<u64>>), SharingError> {
         let mut reliefs = eased.then(|| self.reliefs());
         let mut within = alloc::vec![Span::ZERO; latest.len()];
         let references: Vec<_> = self.references().collect();
         // What was counted of each reference when it was looked at last.
         let mut counted: Vec<Vec<Shift>> = alloc::vec![Vec::new(); references.len()];
         loop {
-            let (mut raised, mut relieved) = (false, 0);
-            // What eases each service as things are.
+            let (mut raised, mut relieved) = (false, alloc::vec![None::<u64>; within.len()]);
+            // What stands for lines as things are.
+            let before = within.clone();
             let easing: Vec<Eased> = match &mut reliefs {
-                Some(reliefs) => (0..within.len()).map(|k| self.eased(reliefs, k, &within)).collect(),
+                Some(reliefs) => (0..within.len()).map(|k| reliefs.of(k, &within)).collect(),
                 None => Vec::new(),
             };
-            let eased_to =
-                |line: &SharedBinding| easing.get(line.service).map_or(i128::MAX, |of| of.needs(line.distance.as_nanos()));
+            let eased_to = |line: &SharedBinding| {
+                let stands = easing.get(line.service)?.at(line.distance.as_nanos())?;
+                Some(i128::from(before[line.service].as_nanos()) - stands.margin())
+            };
             for (&reference, counted) in references.iter().zip(&mut counted) {
                 let shifts = self.shifts(reference, &within);
                 // Nothing is there that was not there then, and what was asked for then was given.
@@ -231,9 +237,10 @@ impl<'a> Test<'a> {
                         let plain = line.binding(&within, line.average());
                         let exact = line.binding(&within, line.latest());
                         let within_now = i128::from(within[line.service].as_nanos());
-                        let needed = (within_now - exact.margin()).min(eased_to(&exact));
+                        let needed = (within_now - exact.margin()).min(eased_to(&exact).unwrap_or(i128::MAX));
                         if exact.margin() < 0 && needed <= within_now {
-                            relieved |= 1 << line.service;
+                            let first = relieved[line.service].unwrap_or(u64::MAX);
+                            relieved[line.service] = Some(first.min(exact.distance.as_nanos()));
                             continue;
                         }
                         regular &= if uniform { exact.margin() >= 0 } else { plain.margin() >= 0 };
@@ -269,16 +276,13 @@ impl<'a> Test<'a> {
         }
     }
 
-    fn eased(&self, reliefs: &mut Reliefs<'_>, k: usize, within: &[Span]) -> Eased {
-        if self.demands[k].is_empty() { Eased::never() } else { reliefs.of(k, within) }
-    }
-
     /// The reliefs, those by single requests among them.
     fn reliefs(&self) -> Reliefs<'a> {
         let mut reliefs = Reliefs::new(self.sharing, self.demands);
         let mut singles = self.sharing.clone();
         singles.services.iter_mut().for_each(|service| service.batch = 1);
-        if singles.check_rate(self.demands).is_ok() {
+        // Else what waits may never be worked off so.
+        if singles.load(self.demands) < self.sharing.workers as f64 * (1.0 - 1e-6) {
             reliefs.singly = Test::new(&singles, self.demands, self.points).tightest_of_each();
         }
         reliefs
@@ -299,7 +303,8 @@ impl<'a> Test<'a> {
             }
             let (mut regular, mut late) = (true, false);
             for line in front.lines() {
-                let (plain, exact) = (line.binding(&raised, line.average()), line.binding(&raised, line.latest()));
+                let (plain, exact) =
+                    (line.binding(&raised, line.average()), line.binding(&raised, line.latest()));
                 regular &= if uniform { exact.margin() >= 0 } else { plain.margin() >= 0 };
                 if exact.margin() < 0 {
                     late = true;

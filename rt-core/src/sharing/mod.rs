@@ -292,9 +292,7 @@ impl Sharing {
             others[service].clear();
             fewer.check().and_then(|()| fewer.check_rate(&others)).ok()?;
             let tightest = match self.rule {
-                Rule::Earliest => {
-                    earliest::tightest(&fewer, &others, &admission.start_within, asked).ok()?
-                }
+                Rule::Earliest => earliest::tightest(&fewer, &others, &admission.start_within, asked).ok()?,
                 Rule::Turns => turns::admit(&fewer, &others, asked).ok()?.binding,
             };
             fewer.check_stalls(&others).ok()?;
@@ -336,10 +334,15 @@ impl Sharing {
         Ok(())
     }
 
+    /// How many workers the mandatory requests keep busy in the long run, in full batches.
+    fn load(&self, demands: &[Demands]) -> f64 {
+        let needs = |(of, s): (&Demands, &SharedService)| Envelope::of(of).utilisation(s);
+        demands.iter().zip(&self.services).map(needs).sum()
+    }
+
     /// Refuses at once what is clearly above capacity; the tests are exact.
     fn check_rate(&self, demands: &[Demands]) -> Result<(), SharingError> {
-        let needs = |(of, s): (&Demands, &SharedService)| Envelope::of(of).utilisation(s);
-        let work: f64 = demands.iter().zip(&self.services).map(needs).sum();
+        let work = self.load(demands);
         if work <= self.workers as f64 * (1.0 + 1e-9) {
             return Ok(());
         }

@@ -25,35 +25,57 @@ use crate::time::Span;
 /// So many distances are looked at.
 const LOOKS: usize = 1 << 10;
 
-/// With which `X` a service has no need of lines, and of which.
+/// What stands for lines of a service.
 pub(super) struct Eased {
     /// For all of them.
     all: Option<SharedBinding>,
-    /// For those from a distance on: by rising distance, and falling `X`.
-    from: Vec<(u64, SharedBinding)>,
-    /// Its `X` as these lines have it.
-    within: i128,
+    /// For those from a distance on: by rising distance, each with a larger margin.
+    from: Vec<(i128, SharedBinding)>,
+    /// Counted in full batches from each distance at which more comes: behind what runs there, and from a start there.
+    points: Vec<[SharedBinding; 2]>,
+    /// `P̂`.
+    wait: i128,
 }
 
 impl Eased {
-    /// Nothing eases it.
-    pub(super) const fn never() -> Self {
-        Self { all: None, from: Vec::new(), within: 0 }
+    /// What stands for the line at `distance`, with the largest margin.
+    pub(super) fn at(&self, distance: u64) -> Option<SharedBinding> {
+        let from = self.from.partition_point(|&(from, _)| from <= distance.into()).checked_sub(1);
+        let there = enough(&self.points, distance.into(), self.wait);
+        let all = [self.all, from.map(|last| self.from[last].1), there];
+        all.into_iter().flatten().reduce(|one, other| if other.margin() > one.margin() { other } else { one })
     }
 
-    /// The least `X` with which the line at `distance` need not hold, in nanoseconds.
-    pub(super) fn needs(&self, distance: u64) -> i128 {
-        let from = self.from.partition_point(|&(from, _)| from <= distance).checked_sub(1);
-        let lines = self.all.into_iter().chain(from.map(|last| self.from[last].1));
-        lines.map(|line| self.within - line.margin()).min().unwrap_or(i128::MAX)
+    /// What stands for all of them.
+    pub(super) fn for_all(&self) -> Option<SharedBinding> {
+        self.all
     }
+}
 
-    /// From which distance on its lines need not hold, and the line that is there for them; `None` if none does.
-    pub(super) fn cut(&self) -> Option<(u64, SharedBinding)> {
-        let holds = |line: &SharedBinding| line.margin() >= 0;
-        let all = self.all.filter(holds).map(|line| (0, line));
-        all.or_else(|| self.from.iter().copied().find(|(_, line)| holds(line)))
+/// Counted from `z`, behind what runs there or from the next start, by lines at the distances at which more comes; none before the first
+/// of them.
+fn enough(points: &[[SharedBinding; 2]], z: i128, wait: i128) -> Option<SharedBinding> {
+    let at = |line: &SharedBinding, z: i128| {
+        let later = z - i128::from(line.distance.as_nanos());
+        SharedBinding {
+            distance: Span::from_nanos(u64::try_from(z).unwrap_or(0)),
+            rhs: line.rhs + later,
+            ..*line
+        }
+    };
+    let within = points.partition_point(|[of, _]| i128::from(of.distance.as_nanos()) <= z);
+    let behind = at(&points[within.checked_sub(1)?][0], z);
+    let begin = z - wait;
+    let mut worst: Option<SharedBinding> = None;
+    for [_, start] in points[..within].iter().rev() {
+        let from = i128::from(start.distance.as_nanos());
+        at(start, from.max(begin)).tighten(&mut worst);
+        if from <= begin {
+            return worst.filter(|worst| worst.margin() > behind.margin()).or(Some(behind));
+        }
     }
+    // No start is so early that it could be in time.
+    Some(behind)
 }
 
 /// What is counted of each service, request by request.
@@ -75,8 +97,8 @@ impl<'a> Reliefs<'a> {
     pub(super) fn of(&mut self, k: usize, within: &[Span]) -> Eased {
         let sharing = self.sharing;
         let due = |j: usize| i128::from((sharing.services[j].latency + sharing.guard).as_nanos());
-        let [guard, longest, own] =
-            [sharing.guard, sharing.longest, sharing.services[k].time].map(|span| u128::from(span.as_nanos()));
+        let [guard, longest, own] = [sharing.guard, sharing.longest, sharing.services[k].time]
+            .map(|span| u128::from(span.as_nanos()));
         let (n, last, wait) = (sharing.workers as u128, due(k), longest as i128);
         let line = |reference, z: i128, lhs: u128| SharedBinding {
             reference,
@@ -86,14 +108,13 @@ impl<'a> Reliefs<'a> {
             rhs: z - last + i128::from(within[k].as_nanos()),
         };
         let end = 2 * (0..within.len()).map(due).max().unwrap_or(0);
-        let mut eased = Eased::never();
-        eased.within = within[k].as_nanos().into();
-        eased.all = self.singly[k].map(|of| line(of.reference, of.distance.as_nanos().into(), of.lhs.as_nanos().into()));
-        // Counted from a start, where more comes: singly, and in full batches.
-        let mut starts: [Vec<SharedBinding>; 2] = [Vec::new(), Vec::new()];
+        let mut all = self.singly[k]
+            .map(|of| line(of.reference, of.distance.as_nanos().into(), of.lhs.as_nanos().into()));
+        let mut from: Vec<(i128, SharedBinding)> = Vec::new();
+        // Singly, and in full batches.
+        let mut points: [Vec<[SharedBinding; 2]>; 2] = [Vec::new(), Vec::new()];
         let mut batches = [alloc::vec![0; within.len()], alloc::vec![0; within.len()]];
-        let first = i128::from(sharing.services[k].time.as_nanos());
-        let mut z = first;
+        let mut z = i128::from(sharing.services[k].time.as_nanos());
         for _ in 0..LOOKS {
             // Until then nothing more comes.
             let mut until = if z <= last { last } else { end };
@@ -109,38 +130,21 @@ impl<'a> Reliefs<'a> {
                 let full = |requests: u64| requests.div_ceil(sharing.services[j].batch as u64);
                 (batches[0][j], batches[1][j]) = (single + full(all - single), full(all));
             }
-            for (how, (batches, starts)) in batches.iter_mut().zip(&mut starts).enumerate() {
+            for (how, (batches, points)) in batches.iter_mut().zip(&mut points).enumerate() {
                 let reference = [Reference::Arrival, Reference::After][how];
                 // The request itself is one.
                 batches[k] = batches[k].max(1);
                 let share = sharing.share(batches, k);
                 let mean = (sharing.work(batches) - own + (n - 1) * longest) / n;
-                starts.push(line(reference, z, guard + if n == 1 { share } else { mean }));
-                let mut best = line(reference, until, guard + longest + share);
-                let begin = until - wait;
-                if begin >= first {
-                    // The worst of those from which it may be counted.
-                    let mut worst = best;
-                    for (i, start) in starts.iter().rev().enumerate() {
-                        let at = i128::from(start.distance.as_nanos());
-                        let start = line(reference, at.max(begin), start.lhs.as_nanos().into());
-                        if i == 0 || start.margin() < worst.margin() {
-                            worst = start;
-                        }
-                        if at <= begin {
-                            break;
-                        }
-                    }
-                    if worst.margin() > best.margin() {
-                        best = worst;
-                    }
-                }
+                let behind = line(reference, z, guard + longest + share);
+                points.push([behind, line(reference, z, guard + if n == 1 { share } else { mean })]);
+                let Some(best) = enough(points, until, wait) else { continue };
                 let better = |of: Option<SharedBinding>| of.is_none_or(|of| best.margin() > of.margin());
-                if how == 1 && better(eased.from.last().map(|of| of.1)) {
-                    eased.from.push((until as u64, best));
+                if how == 1 && better(from.last().map(|of| of.1)) {
+                    from.push((until, best));
                 }
-                if how == 0 && until <= last && better(eased.all) {
-                    eased.all = Some(best);
+                if how == 0 && until <= last && better(all) {
+                    all = Some(best);
                 }
             }
             z = until + 1;
@@ -148,6 +152,7 @@ impl<'a> Reliefs<'a> {
                 break;
             }
         }
-        eased
+        let [_, points] = points;
+        Eased { all, from, points, wait }
     }
 }

@@ -116,7 +116,9 @@ impl Sharing {
             longest: self.longest,
             workers: self.workers as u64,
             early: match admission.relieved {
-                0 => sooner.map(|(latest, &within)| latest.saturating_sub(within)).max().unwrap_or(Span::ZERO),
+                0 => {
+                    sooner.map(|(latest, &within)| latest.saturating_sub(within)).max().unwrap_or(Span::ZERO)
+                }
                 // What goes ahead would be one more batch before those that are counted from their own arrival.
                 _ => MAX_SPAN,
             },

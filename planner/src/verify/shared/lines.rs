@@ -80,9 +80,9 @@ pub(super) struct Lines<'a> {
     pub(super) most: i128,
     /// No smaller margin is known.
     pub(super) least: i128,
-    /// Of each service what it has in place of lines, where that is asked for, and whether it has been needed.
+    /// Of each service what it has in place of lines, where that is asked for, and the least distance at which it has been needed.
     reliefs: Vec<Relief>,
-    relieved: Vec<bool>,
+    relieved: Vec<Option<i128>>,
     /// From which distance on each service needs no lines.
     cuts: Vec<i128>,
 }
@@ -122,8 +122,7 @@ impl<'a> Lines<'a> {
         self.each(None)?;
         (self.least, self.steps) = (i128::MAX, 0);
         for (k, relief) in std::mem::take(&mut self.reliefs).into_iter().enumerate() {
-            let cut = relief.cut().filter(|_| self.relieved[k]);
-            if let Some((from, margin)) = cut {
+            if let Some((from, margin)) = self.relieved[k].and_then(|first| relief.cut(first)) {
                 (self.cuts[k], self.least) = (from, self.least.min(margin));
             }
         }
@@ -139,7 +138,7 @@ impl<'a> Lines<'a> {
             false => Relief::default(),
         };
         self.reliefs = (0..self.within.len()).map(relief).collect();
-        self.relieved = vec![false; self.within.len()];
+        self.relieved = vec![None; self.within.len()];
     }
 
     /// Looks at all lines. What a failing one asks for is granted, as far as is in time by `latest`: later lines are about
@@ -167,7 +166,8 @@ impl<'a> Lines<'a> {
     pub(super) fn at(&self, reference: Reference, service: usize, distance: i128) -> Option<Line> {
         if reference == Reference::Singly {
             let singles = singles(self.shared);
-            let line = Lines::new(&singles, self.rule, &self.within).at(Reference::Clear, service, distance)?;
+            let line =
+                Lines::new(&singles, self.rule, &self.within).at(Reference::Clear, service, distance)?;
             return Some(Line { reference, ..line });
         }
         let turns = matches!(self.rule, Rule::Turns(_)) == (reference == Reference::Turn);
@@ -233,9 +233,9 @@ impl<'a> Lines<'a> {
                         governs = self.line(reference, k, y, &alone).1;
                     }
                     let relief = self.reliefs.get(k).and_then(|relief| relief.at(y));
-                    let lacks = relief.map_or(-line.margin(), |margin| (-margin).min(-line.margin()));
+                    let lacks = relief.map_or(i128::MAX, |start| start - self.within[k]).min(-line.margin());
                     if line.margin() < 0 && lacks <= 0 {
-                        self.relieved[k] = true;
+                        self.relieved[k] = Some(self.relieved[k].map_or(y, |first| first.min(y)));
                         continue;
                     }
                     match latest {
@@ -321,7 +321,9 @@ impl<'a> Lines<'a> {
         let (shared, within) = (self.shared, &self.within);
         let until = y - shared.due(j) + 1;
         match reference {
-            Reference::Clear | Reference::Singly | Reference::Arrival | Reference::After => [Some(until), None],
+            Reference::Clear | Reference::Singly | Reference::Arrival | Reference::After => {
+                [Some(until), None]
+            }
             Reference::Short(i) if i == j => [Some(until), Some(until + within[j])],
             Reference::Short(i) => {
                 let waited = within[j].min(within[i] + shared.due(j) - shared.due(i)).max(0);

@@ -15,24 +15,50 @@ const POINTS: usize = 1 << 10;
 /// By how much the requests of a service begin sooner than they must; of those that are negative the start is too late.
 #[derive(Clone, Default)]
 pub(super) struct Relief {
+    /// Within what time they begin.
+    within: i128,
     /// By what needs no line.
     all: Option<i128>,
     /// By what needs the lines at smaller distances alone; the margins rise.
     after: Vec<(i128, i128)>,
+    /// Counted in full batches from where more comes: behind what runs there, and from a start there.
+    points: Vec<[Line; 2]>,
+    longest: i128,
 }
 
 impl Relief {
-    /// The best that does without the line at a distance.
-    pub(super) fn at(&self, distance: i128) -> Option<i128> {
+    /// The largest margin of what does without the line at a distance.
+    pub(super) fn margin(&self, distance: i128) -> Option<i128> {
         let after = self.after.iter().take_while(|(from, _)| *from <= distance).last();
-        self.all.max(after.map(|(_, margin)| *margin))
+        self.all.max(after.map(|(_, margin)| *margin)).max(counted(&self.points, distance, self.longest))
     }
 
-    /// From which distance on lines are not needed, and the margin of what stands for them.
-    pub(super) fn cut(&self) -> Option<(i128, i128)> {
-        let all = self.all.map(|margin| (0, margin));
-        all.into_iter().chain(self.after.iter().copied()).find(|(_, margin)| *margin >= 0)
+    /// The least time within which they may begin that does without the line at a distance.
+    pub(super) fn at(&self, distance: i128) -> Option<i128> {
+        self.margin(distance).map(|margin| self.within - margin)
     }
+
+    /// From which distance on lines are not looked at, and the margin of what stands for them, if it must stand for one at `first`.
+    pub(super) fn cut(&self, first: i128) -> Option<(i128, i128)> {
+        match self.all {
+            Some(margin) if margin >= 0 => Some((0, margin)),
+            _ => Some((first, self.margin(first)?)),
+        }
+    }
+}
+
+/// The margin of what is counted from a point at `z`, by the lines at points at which more comes.
+fn counted(points: &[[Line; 2]], z: i128, longest: i128) -> Option<i128> {
+    let [behind, _] = points.iter().rev().find(|[line, _]| line.distance <= z)?;
+    let behind = behind.margin() + z - behind.distance;
+    let (begin, mut worst) = (z - longest, i128::MAX);
+    for [_, start] in points.iter().rev().filter(|[line, _]| line.distance <= z) {
+        worst = worst.min(start.margin() + (begin - start.distance).max(0));
+        if start.distance <= begin {
+            return Some(behind.max(worst));
+        }
+    }
+    Some(behind)
 }
 
 /// The same services, one by one.
@@ -57,12 +83,15 @@ pub(super) fn singly(shared: &Shared) -> Option<Vec<i128>> {
 impl Lines<'_> {
     /// The reliefs of service `k`, as requests begin now; `singly` if each batch may hold a single one.
     pub(super) fn relief(&self, k: usize, singly: Option<i128>) -> Relief {
-        let mut relief = Relief { all: singly.map(|start| self.within[k] - start), after: Vec::new() };
+        let within = self.within[k];
         let (shared, due) = (self.shared, self.shared.due(k));
+        let longest = shared.longest;
+        let mut relief =
+            Relief { within, all: singly.map(|start| within - start), longest, ..Relief::default() };
         let end = 2 * (0..self.within.len()).map(|j| shared.due(j)).max().unwrap_or(0);
-        let mut starts: [Vec<Line>; 2] = [Vec::new(), Vec::new()];
+        let mut alone = Vec::new();
         let mut z = shared.services[k].time;
-        while z <= end && starts[0].len() < POINTS {
+        while z <= end && alone.len() < POINTS {
             let mut until = if z > due { end } else { due };
             for j in 0..self.within.len() {
                 for more in [0, self.within[j]] {
@@ -71,26 +100,15 @@ impl Lines<'_> {
                     until = next.map_or(until, |next| until.min(z + next - length - 1));
                 }
             }
-            for (reference, starts) in [Reference::Arrival, Reference::After].into_iter().zip(&mut starts) {
-                let [clear, start] = self.from_point(reference, k, z);
-                starts.push(start);
-                let mut best = clear.margin() + until - z;
-                let begin = until - shared.longest;
-                if begin >= shared.services[k].time {
-                    let mut worst = i128::MAX;
-                    for start in starts.iter().rev() {
-                        worst = worst.min(start.margin() + (begin - start.distance).max(0));
-                        if start.distance <= begin {
-                            break;
-                        }
-                    }
-                    best = best.max(worst);
-                }
-                if reference == Reference::Arrival {
-                    relief.all = if until <= due { relief.all.max(Some(best)) } else { relief.all };
-                } else if relief.after.last().is_none_or(|(_, margin)| best > *margin) {
-                    relief.after.push((until, best));
-                }
+            alone.push(self.from_point(Reference::Arrival, k, z));
+            relief.points.push(self.from_point(Reference::After, k, z));
+            if until <= due {
+                relief.all = relief.all.max(counted(&alone, until, longest));
+            }
+            let best = counted(&relief.points, until, longest);
+            if let Some(best) = best.filter(|&best| relief.after.last().is_none_or(|(_, last)| best > *last))
+            {
+                relief.after.push((until, best));
             }
             z = until + 1;
         }
