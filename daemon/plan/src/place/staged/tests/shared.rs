@@ -58,18 +58,10 @@ fn pipelines_and_services_that_share_devices_are_placed_as_well_as_by_trying_eve
     let (mut fit, mut mixed, mut refused) = (0, 0, 0);
     for seed in 0..16 {
         let text = thrown_together(seed);
-        let site = site(&text);
-        let placement = site.solve(LIMIT).expect("it is profiled");
-        let found = placement.accuracy.filter(|_| placement.feasible);
-        let best = tried(&site);
-        assert_eq!(found.is_some(), best.is_some(), "{seed}: {found:?} for {best:?}\n{text}");
-        let (Some(found), Some(best)) = (found, best) else {
-            assert_ne!(placement.reason, Some(Reason::Time), "{seed}");
+        let Some(placement) = placed_as_by_trying(&text) else {
             refused += 1;
             continue;
         };
-        assert!((found - best).abs() <= 0.001, "{seed}: {found} for {best}\n{text}");
-        assert!(placement.bound.is_some_and(|bound| (bound - best).abs() <= 0.001), "{seed}\n{text}");
         let complete = placement.complete.expect("it is certified as a whole");
         let [device] = &complete.plan.devices()[..] else { panic!("{seed}: one class is shared\n{text}") };
         assert!(device.services.contains(&"p".to_owned()) && device.services.contains(&"q".to_owned()));
