@@ -208,16 +208,9 @@ impl<'a> Test<'a> {
         let mut counted: Vec<Vec<Shift>> = alloc::vec![Vec::new(); references.len()];
         loop {
             let (mut raised, mut relieved) = (false, alloc::vec![None::<u64>; within.len()]);
-            // What stands for lines as things are.
+            // What stands for lines of each service as things are, once one of them fails.
             let before = within.clone();
-            let easing: Vec<Eased> = match &mut reliefs {
-                Some(reliefs) => (0..within.len()).map(|k| reliefs.of(k, &within)).collect(),
-                None => Vec::new(),
-            };
-            let eased_to = |line: &SharedBinding| {
-                let stands = easing.get(line.service)?.at(line.distance.as_nanos())?;
-                Some(i128::from(before[line.service].as_nanos()) - stands.margin())
-            };
+            let mut easing: Vec<Option<Eased>> = (0..within.len()).map(|_| None).collect();
             for (&reference, counted) in references.iter().zip(&mut counted) {
                 let shifts = self.shifts(reference, &within);
                 // Nothing is there that was not there then, and what was asked for then was given.
@@ -236,20 +229,27 @@ impl<'a> Test<'a> {
                     for line in front.lines() {
                         let plain = line.binding(&within, line.average());
                         let exact = line.binding(&within, line.latest());
-                        let within_now = i128::from(within[line.service].as_nanos());
-                        let needed = (within_now - exact.margin()).min(eased_to(&exact).unwrap_or(i128::MAX));
-                        if exact.margin() < 0 && needed <= within_now {
-                            let first = relieved[line.service].unwrap_or(u64::MAX);
-                            relieved[line.service] = Some(first.min(exact.distance.as_nanos()));
+                        if exact.margin() >= 0 {
+                            regular &= uniform || plain.margin() >= 0;
                             continue;
                         }
-                        regular &= if uniform { exact.margin() >= 0 } else { plain.margin() >= 0 };
-                        if exact.margin() < 0 {
-                            late = true;
-                            match u64::try_from(needed).map(Span::from_nanos) {
-                                Ok(needed) if needed <= latest[line.service] => within[line.service] = needed,
-                                _ => failed = Some(line.binding(latest, line.latest())),
+                        let k = line.service;
+                        let mut needed = i128::from(within[k].as_nanos()) - exact.margin();
+                        if let Some(reliefs) = &mut reliefs {
+                            let eased = easing[k].get_or_insert_with(|| reliefs.of(k, &before));
+                            let distance = exact.distance.as_nanos();
+                            if let Some(stands) = eased.at(distance) {
+                                needed = needed.min(i128::from(before[k].as_nanos()) - stands.margin());
                             }
+                            if needed <= i128::from(within[k].as_nanos()) {
+                                relieved[k] = Some(relieved[k].map_or(distance, |first| first.min(distance)));
+                                continue;
+                            }
+                        }
+                        (regular, late) = (false, true);
+                        match u64::try_from(needed).map(Span::from_nanos) {
+                            Ok(needed) if needed <= latest[k] => within[k] = needed,
+                            _ => failed = Some(line.binding(latest, line.latest())),
                         }
                     }
                     if failed.is_some() {
