@@ -5,7 +5,7 @@ mod limits;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use planner::certify::{Decision, decide, decide_by};
+use planner::certify::{Decision, by_neither, decide, decide_by};
 use planner::{ProblemError, SharedProblem};
 use rt_core::sharing::{Rule, SharedAdmission, Sharing};
 use rt_core::{ArrivalBound, ArrivalCurve, ConstraintSet, Span, Stalls, StreamSpec, Workers};
@@ -196,8 +196,8 @@ impl<'a> Choice<'a> {
     /// then.
     pub(super) fn settled(&self, chosen: Chosen) -> Chosen {
         let faster = self.problem(&chosen.picks).ok().and_then(|problem| {
-            let chosen = self.decided(&chosen.picks, &problem, decide(&problem)).ok()?;
-            Some(self.judged(chosen, None))
+            let faster = self.decided(&chosen.picks, &problem, decide(&problem)).ok()?;
+            (faster.sharing != chosen.sharing).then(|| self.judged(faster, None))
         });
         match faster {
             Some(faster) if faster.merit > chosen.merit || !self.is_rated() => faster,
@@ -251,7 +251,7 @@ impl<'a> Choice<'a> {
             return Ok(held.into_iter().flatten().collect());
         }
         Err(match (reasons.next().unwrap_or_default(), reasons.next()) {
-            (edf, Some(turns)) if edf != turns => format!("by earliest deadline: {edf}; by turns: {turns}"),
+            (edf, Some(turns)) if edf != turns => by_neither(&edf, &turns),
             (only, _) => only,
         })
     }

@@ -1,7 +1,7 @@
 //! What keeps services that share a device from larger batches.
 
 use planner::SharedProblem;
-use planner::certify::decide_by;
+use planner::certify::{bisect, decide_by};
 use rt_core::sharing::SharingError;
 use rt_core::{Span, Workers};
 
@@ -9,6 +9,7 @@ use super::{Choice, Chosen};
 
 /// What a batch may take at most is told in steps of such a part of what it takes.
 const PARTS: u64 = 1024;
+
 impl Choice<'_> {
     /// What keeps each service from the next larger batch.
     pub(super) fn limits(&self, chosen: &Chosen) -> Vec<String> {
@@ -27,24 +28,19 @@ impl Choice<'_> {
 
     /// Whom these batches of a service come in the way of, and how short they would have to be; `None` if no time would do.
     fn blocked(&self, picks: &[usize], service: usize) -> Option<String> {
-        let mut problem = self.problem(picks).ok()?;
-        let answers = |problem: &SharedProblem| {
-            self.rules().map(|rule| decide_by(problem, rule).answer).collect::<Vec<_>>()
-        };
-        let Some(Err(SharingError::Late(line))) = answers(&problem).into_iter().next() else { return None };
+        let problem = self.problem(picks).ok()?;
+        let answer = |problem: &SharedProblem, rule| decide_by(problem, rule).answer;
+        let Err(SharingError::Late(line)) = answer(&problem, self.rules().next()?) else { return None };
         let time = problem.services[service].time;
-        let mut holds = |part: u64| {
-            problem.services[service].time = Span::from_nanos((time.as_nanos() / PARTS).max(1) * part);
-            answers(&problem).iter().any(Result::is_ok)
+        let holds = |part: u64| {
+            let mut shorter = problem.clone();
+            shorter.services[service].time = Span::from_nanos((time.as_nanos() / PARTS).max(1) * part);
+            self.rules().any(|rule| answer(&shorter, rule).is_ok())
         };
-        let (mut short, mut long) = (1, PARTS);
-        if !holds(short) {
+        if !holds(1) {
             return None;
         }
-        while long - short > 1 {
-            let middle = short + (long - short) / 2;
-            *(if holds(middle) { &mut short } else { &mut long }) = middle;
-        }
+        let short = bisect(1, PARTS, holds);
         let (next, needed) =
             (&self.sizes[service][picks[service]], Span::from_nanos(time.as_nanos() / PARTS * short));
         let (name, other) = (&self.services[service].name, self.services[line.service]);
