@@ -3,9 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use planner::certify::decide;
+use planner::certify::{Decision, decide};
 use planner::verify::verify;
 use planner::{Certificate, Problem, Question, SharedProblem, certify, certify_shared};
+use rt_core::StreamSpec;
 
 /// Streams of all kinds of curves, no two alike or all as the first two, on four workers with batches of eight.
 fn problem(streams: usize, alike: bool, background: bool, load: f64) -> Problem {
@@ -38,11 +39,8 @@ fn problem(streams: usize, alike: bool, background: bool, load: f64) -> Problem 
     };
     let read = |time: u64| Problem::parse(&text(time)).expect("a problem");
     // As long a batch as makes the load so large a share of the capacity.
-    let demand = read(1)
-        .specs()
-        .filter_map(rt_core::StreamSpec::demand)
-        .map(|(d, a)| d.as_f64() * a.rate_per_s())
-        .sum::<f64>();
+    let demand =
+        read(1).specs().filter_map(StreamSpec::demand).map(|(d, a)| d.as_f64() * a.rate_per_s()).sum::<f64>();
     read((load * 32e9 / demand) as u64)
 }
 
@@ -152,7 +150,10 @@ fn certificates_of_devices() {
         (16, 0.95, 2000),
     ] {
         let problem = shared_problem(services, load, shortest);
-        let [_, admit, _] = times(|| decide(&problem));
+        let Decision { rule, turns, .. } = decide(&problem);
+        let (sharing, specs) = (problem.sharing(rule, &turns), problem.specs().collect::<Vec<_>>());
+        let lists: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
+        let [_, admit, _] = times(|| sharing.admit(&lists));
         let ms = |t: Duration| format!("{:.3} ms", t.as_secs_f64() * 1e3);
         let [_, certified, _] = times(|| certify_shared(&problem));
         let certificate = Certificate::of_shared("bench", certify_shared(&problem));

@@ -13,7 +13,7 @@ use rt_core::{Admission, AdmissionError, ConstraintSet, Standing, StreamSpec, la
 use crate::certificate::{Binding, Claim, LargestCount, Limits, Rule, StreamAnswer};
 use crate::problem::Problem;
 pub use contingency::contingencies;
-pub use decide::{Decision, decide, decide_by};
+pub use decide::{Decision, by_neither, decide, decide_by};
 pub use pipeline::{certify_pipeline, chosen};
 pub use region::{promised_per_s, region};
 pub use shared::{bisect, certify_shared, told};

@@ -21,7 +21,7 @@ pub(super) struct Seen {
     services: BTreeMap<String, One>,
     /// When the present windows began.
     since: Option<Instant>,
-    /// Workers of a service that are lost, since when, and whether they are given up.
+    /// Workers of a service that are lost, since when, and whether they are given up, which they are until it is served otherwise.
     lost: BTreeMap<(String, usize), (Instant, bool)>,
     /// Workers of devices that are shared and that are given up.
     given_up: BTreeSet<(String, usize)>,
@@ -96,6 +96,7 @@ impl Seen {
             let before = if whole.is_some() { one.served } else { 0 };
             (one.instance, one.answered) = (instance, vec![before; answered.len()]);
             one.factors.iter_mut().for_each(|(_, before)| *before = [0; 2]);
+            self.lost.retain(|(of, _), _| *of != told.name);
         }
         let (served, missed_since) =
             (told.served.saturating_sub(one.served), missed.saturating_sub(one.missed));
@@ -126,7 +127,9 @@ impl Seen {
     fn watch(&mut self, now: Instant, placement: &PlacementConfig, service: &Arc<Service>) {
         let states: Vec<WorkerView> = service.view().workers().collect();
         let name = service.name();
-        self.lost.retain(|(of, worker), _| of != name || states.get(*worker) == Some(&WorkerView::Lost));
+        // Who is given up and answers again is not relied on: its service is still to move off it.
+        let is_lost = |worker: usize| states.get(worker) == Some(&WorkerView::Lost);
+        self.lost.retain(|(of, worker), (_, given_up)| of != name || *given_up || is_lost(*worker));
         for (worker, _) in states.iter().enumerate().filter(|(_, state)| **state == WorkerView::Lost) {
             let (since, given_up) = self.lost.entry((name.to_owned(), worker)).or_insert((now, false));
             if *given_up || now.since(*since) < placement.controller.lost_after {

@@ -5,6 +5,8 @@ use std::cell::RefCell;
 use rt_core::StreamSpec;
 use rt_core::sharing::{Rule, SharedAdmission, SharingError};
 
+use super::MAX_SCALE;
+use super::scale::ONE;
 use super::shared::{MAX_POINTS, Search, largest_scale, sent_faster, told};
 use crate::problem::SharedProblem;
 
@@ -38,13 +40,10 @@ pub fn decide(problem: &SharedProblem) -> Decision {
     }
     let second = carrying_most(problem, decide_by(problem, Rule::Turns));
     match (&first.reason, &second.reason) {
-        (Some(edf), Some(turns)) => {
-            let reason = Some(format!("by earliest deadline: {edf}; by turns: {turns}"));
-            Decision { reason, ..first }
-        }
+        (Some(edf), Some(turns)) => Decision { reason: Some(by_neither(edf, turns)), ..first },
         (Some(_), None) => second,
         (None, Some(_)) => first,
-        (None, None) if first.largest_scale(problem) < second.largest_scale(problem) => second,
+        (None, None) if second.carries_more(problem, &first) => second,
         (None, None) => first,
     }
 }
@@ -66,10 +65,21 @@ pub fn decide_by(problem: &SharedProblem, rule: Rule) -> Decision {
     Decision { rule, turns, answer, reason }
 }
 
+/// Why no rule will do, in words, where each of the two has a reason.
+#[must_use]
+pub fn by_neither(edf: &str, turns: &str) -> String {
+    format!("by earliest deadline: {edf}; by turns: {turns}")
+}
+
 impl Decision {
-    /// How many thousandths times as fast all streams may send.
-    fn largest_scale(&self, problem: &SharedProblem) -> u64 {
-        Search { problem, rule: self.rule, turns: &self.turns, admitted: self.answer.is_ok() }.scale(None)
+    /// Whether all streams may send faster than by the `other`. Both hold.
+    fn carries_more(&self, problem: &SharedProblem, other: &Self) -> bool {
+        fn search<'a>(problem: &'a SharedProblem, of: &'a Decision) -> Search<'a> {
+            Search { problem, rule: of.rule, turns: &of.turns, admitted: of.answer.is_ok() }
+        }
+        let most = search(problem, other).scale(None);
+        // What passes at a scale passes below it.
+        most < MAX_SCALE * ONE && search(problem, self).passes_at(most + 1, None)
     }
 }
 
@@ -121,6 +131,6 @@ fn shortest_turns<T>(
     Err(first)
 }
 
-fn lists(specs: &[Vec<StreamSpec>]) -> Vec<&[StreamSpec]> {
+pub(super) fn lists(specs: &[Vec<StreamSpec>]) -> Vec<&[StreamSpec]> {
     specs.iter().map(Vec::as_slice).collect()
 }

@@ -4,6 +4,7 @@ use rt_core::StreamSpec;
 use rt_core::sharing::Rule;
 
 use super::MAX_SCALE;
+use super::decide::lists;
 use super::scale::{ONE, faster};
 use super::shared::{MAX_POINTS, bisect};
 use crate::problem::SharedProblem;
@@ -43,10 +44,7 @@ pub fn region(
             }
         };
         let specs: Option<Vec<_>> = specs.iter().enumerate().map(scaled).collect();
-        specs.is_some_and(|specs| {
-            let streams: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
-            problem.sharing(rule, turns).admits(&streams, MAX_POINTS).is_ok()
-        })
+        specs.is_some_and(|specs| problem.sharing(rule, turns).admits(&lists(&specs), MAX_POINTS).is_ok())
     };
     let demands = |s: usize| specs[s].iter().any(|spec| spec.demand().is_some());
     if !demands(one) || !demands(other) || !passes(0, 0) {

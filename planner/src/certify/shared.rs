@@ -4,7 +4,7 @@
 use rt_core::sharing::{Reference as CoreReference, Rule, SharedBinding as Line, SharingError};
 use rt_core::{MAX_SPAN, Span, StreamSpec};
 
-use super::decide::{Decision, decide};
+use super::decide::{Decision, decide, lists};
 use super::scale::{ONE, faster};
 use super::{MAX_SCALE, standings};
 use crate::certificate::{
@@ -143,16 +143,18 @@ impl Search<'_> {
 
     /// How many times as fast all streams may send, or those of `one` service alone, in thousandths.
     pub(super) fn scale(&self, one: Option<usize>) -> u64 {
-        let points = one.map_or(MAX_POINTS, |_| self.points_of_each());
-        let passes = |scale: u64| {
-            sent_faster(self.problem, scale, one)
-                .is_some_and(|specs| self.passes(self.problem, &specs, points))
-        };
+        let passes = |scale: u64| self.passes_at(scale, one);
         match self.admitted {
             true => largest_scale(passes),
             false if passes(1) => bisect(1, ONE, passes),
             false => 0,
         }
+    }
+
+    /// Whether that scale is admitted.
+    pub(super) fn passes_at(&self, scale: u64, one: Option<usize>) -> bool {
+        let points = one.map_or(MAX_POINTS, |_| self.points_of_each());
+        sent_faster(self.problem, scale, one).is_some_and(|specs| self.passes(self.problem, &specs, points))
     }
 
     /// The smallest deadline of service `s`.
@@ -182,8 +184,7 @@ impl Search<'_> {
 
     /// Whether the test admits it, and looks at so many distances at most.
     fn passes(&self, problem: &SharedProblem, specs: &[Vec<StreamSpec>], points: u64) -> bool {
-        let streams: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
-        problem.sharing(self.rule, self.turns).admits(&streams, points).is_ok()
+        problem.sharing(self.rule, self.turns).admits(&lists(specs), points).is_ok()
     }
 }
 

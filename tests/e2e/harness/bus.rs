@@ -189,6 +189,18 @@ impl Listener {
         listener
     }
 
+    /// The next lines of each of which one has all these words in it, in any order: properties are told whenever any of them changes.
+    pub(crate) fn hear_each<const N: usize>(&self, all: [&[&str]; N]) -> [String; N] {
+        let mut heard = [const { None }; N];
+        while heard.iter().any(Option::is_none) {
+            let line = self.lines.recv_timeout(PATIENCE).expect("the daemon says it");
+            let is_it = |words: &&[&str]| words.iter().all(|word| line.contains(word));
+            let open = all.iter().zip(&mut heard).find(|(words, heard)| heard.is_none() && is_it(words));
+            open.into_iter().for_each(|(_, heard)| *heard = Some(line.clone()));
+        }
+        heard.map(Option::unwrap_or_default)
+    }
+
     /// The next line that has all `words` in it.
     pub(crate) fn hear(&self, words: &[&str]) -> String {
         loop {

@@ -129,11 +129,15 @@ fn a_suspension_is_told_and_shown_apart_from_safe_mode() {
     let service = |name: &str| bus.property(SERVICE, "org.weir.Weir1.Service", name);
     let ears = Listener::start(&place);
     let client = flood(&daemon, "cam0");
-    let signal = ears.hear(&[SERVICE, "SuspensionChanged", "arrival-excess", "'cam0'"]);
+    let [signal, _] = ears.hear_each([
+        &[SERVICE, "SuspensionChanged", "arrival-excess", "'cam0'"],
+        &[SERVICE, "PropertiesChanged", "'SuspendedStreams': <['cam0']>"],
+    ]);
     assert!(signal.contains("uint32 2, uint32 1, uint64 1"), "{signal}");
-    ears.hear(&[SERVICE, "PropertiesChanged", "'SuspendedStreams': <['cam0']>"]);
-    ears.hear(&[SERVICE, "SuspensionChanged", "uint32 1, uint32 0, uint64 2", "'cam0'"]);
-    ears.hear(&[SERVICE, "PropertiesChanged", "'SuspendedStreams': <@as []>"]);
+    ears.hear_each([
+        &[SERVICE, "SuspensionChanged", "uint32 1, uint32 0, uint64 2", "'cam0'"],
+        &[SERVICE, "PropertiesChanged", "'SuspendedStreams': <@as []>"],
+    ]);
     assert_eq!(service("SuspensionSequence"), "t 2");
     drop(client);
 }
@@ -167,10 +171,14 @@ fn a_weaker_promise_in_force_is_a_level() {
     for _ in 0..3 {
         client.infer(&stream, &[0.0]).expect("an answer");
     }
-    ears.hear(&[path, "SuspensionChanged", "uint32 3, uint32 1", "arrival-excess", "'cam0'"]);
-    ears.hear(&[path, "PropertiesChanged", "'Level': <uint32 1>", "'DegradedStreams': <{'cam0': uint32 1}>"]);
-    ears.hear(&[path, "SuspensionChanged", "uint32 1, uint32 0", "'cam0'"]);
-    ears.hear(&[path, "PropertiesChanged", "'Level': <uint32 0>"]);
+    ears.hear_each([
+        &[path, "SuspensionChanged", "uint32 3, uint32 1", "arrival-excess", "'cam0'"],
+        &[path, "PropertiesChanged", "'Level': <uint32 1>", "'DegradedStreams': <{'cam0': uint32 1}>"],
+    ]);
+    ears.hear_each([
+        &[path, "SuspensionChanged", "uint32 1, uint32 0", "'cam0'"],
+        &[path, "PropertiesChanged", "'Level': <uint32 0>"],
+    ]);
     assert_eq!((service("Level"), service("DegradedStreams")), ("u 0".into(), "a{su} 0".into()));
     drop(client);
 }

@@ -283,9 +283,15 @@ fn kept(place: &Deployment) -> std::path::PathBuf {
 
 /// The processes that look for a plan.
 fn looking(daemon: &Daemon) -> Vec<Pid> {
+    running(daemon, |words| words.contains(&"place"))
+}
+
+/// The processes of the daemon that are run with such words.
+fn running(daemon: &Daemon, is: impl Fn(&[&str]) -> bool) -> Vec<Pid> {
     let is = |pid: &Pid| {
         let line = std::fs::read(Path::new("/proc").join(pid.as_raw_nonzero().to_string()).join("cmdline"));
-        line.is_ok_and(|line| line.split(|&byte| byte == 0).any(|word| word == b"place"))
+        let line = String::from_utf8(line.unwrap_or_default()).expect("UTF-8");
+        is(&line.split('\0').collect::<Vec<_>>())
     };
     daemon.children().into_iter().filter(is).collect()
 }
@@ -325,6 +331,5 @@ fn what_looks_for_a_plan_may_stand_still_or_die() {
 
 /// The processes of the workers.
 fn working(daemon: &Daemon) -> Vec<Pid> {
-    let looking = looking(daemon);
-    daemon.children().into_iter().filter(|pid| !looking.contains(pid)).collect()
+    running(daemon, |words| words.contains(&"engine-worker"))
 }

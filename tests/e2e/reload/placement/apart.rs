@@ -57,18 +57,11 @@ pub(super) fn box_of(classes: &[(&str, u32)], more: &str) -> String {
 
 /// The processes of a service's workers, or that of one of them.
 pub(super) fn working_for(daemon: &Daemon, service: &str) -> Vec<Pid> {
-    let is = |pid: &Pid| {
-        let line = std::fs::read(Path::new("/proc").join(pid.as_raw_nonzero().to_string()).join("cmdline"));
-        line.is_ok_and(|line| {
-            line.split(|&byte| byte == 0).any(|word| {
-                let name = String::from_utf8_lossy(word);
-                name == service
-                    || name.starts_with(&format!("{service}/"))
-                    || name.starts_with(&format!("{service}-"))
-            })
-        })
+    let is = |name: &str| {
+        let rest = name.strip_prefix(service);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || rest.starts_with('-'))
     };
-    working(daemon).into_iter().filter(is).collect()
+    running(daemon, |words| words.contains(&"engine-worker") && words.iter().any(|&name| is(name)))
 }
 
 /// What is promised to `a` needs two of its class, where one is left: it is told, and `b` moves to the other class.

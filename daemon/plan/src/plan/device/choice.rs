@@ -1,11 +1,13 @@
 //! Batches of services that share a device: whether they hold, and how much they leave to promise.
 
+mod limits;
+
 use std::cell::Cell;
 use std::sync::Arc;
 
-use planner::certify::{Decision, decide, decide_by};
+use planner::certify::{Decision, by_neither, decide, decide_by};
 use planner::{ProblemError, SharedProblem};
-use rt_core::sharing::{Rule, SharedAdmission, Sharing, SharingError};
+use rt_core::sharing::{Rule, SharedAdmission, Sharing};
 use rt_core::{ArrivalBound, ArrivalCurve, ConstraintSet, Span, Stalls, StreamSpec, Workers};
 
 use super::super::rate::{busy_period, densest, shortest_period};
@@ -25,8 +27,6 @@ const FEW: usize = 6;
 const COARSE: u64 = 16;
 /// See [`COARSE`].
 const FINE: u64 = 128;
-/// What a batch may take at most is told in steps of such a part of what it takes.
-const PARTS: u64 = 1024;
 /// For batches that serve most requests a second, of what is promised nothing too, up to this share of the rest of the merit
 /// is given up.
 const FOR_CAPACITY: f64 = 0.02;
@@ -196,8 +196,8 @@ impl<'a> Choice<'a> {
     /// then.
     pub(super) fn settled(&self, chosen: Chosen) -> Chosen {
         let faster = self.problem(&chosen.picks).ok().and_then(|problem| {
-            let chosen = self.decided(&chosen.picks, &problem, decide(&problem)).ok()?;
-            Some(self.judged(chosen, None))
+            let faster = self.decided(&chosen.picks, &problem, decide(&problem)).ok()?;
+            (faster.sharing != chosen.sharing).then(|| self.judged(faster, None))
         });
         match faster {
             Some(faster) if faster.merit > chosen.merit || !self.is_rated() => faster,
@@ -251,7 +251,7 @@ impl<'a> Choice<'a> {
             return Ok(held.into_iter().flatten().collect());
         }
         Err(match (reasons.next().unwrap_or_default(), reasons.next()) {
-            (edf, Some(turns)) if edf != turns => format!("by earliest deadline: {edf}; by turns: {turns}"),
+            (edf, Some(turns)) if edf != turns => by_neither(&edf, &turns),
             (only, _) => only,
         })
     }
@@ -363,54 +363,6 @@ impl<'a> Choice<'a> {
     fn with(&self, picks: &[usize]) -> impl Iterator<Item = (&'a ServiceConfig, &Workers)> {
         let workers = self.sizes.iter().zip(picks).map(|(sizes, &pick)| &sizes[pick]);
         self.services.iter().copied().zip(workers)
-    }
-
-    /// What keeps each service from the next larger batch.
-    fn limits(&self, chosen: &Chosen) -> Vec<String> {
-        let limit = |(service, sizes): (usize, &Vec<Workers>)| {
-            let mut picks = chosen.picks.clone();
-            picks[service] += 1;
-            let next = sizes.get(picks[service])?;
-            let reason = self.admitted(&picks).err()?;
-            Some(self.blocked(&picks, service).unwrap_or_else(|| {
-                let (batch, name, time) = (next.batch, &self.services[service].name, next.batch_time());
-                format!("batches of {batch} of {name} would take {time}: {reason}")
-            }))
-        };
-        self.sizes.iter().enumerate().filter_map(limit).collect()
-    }
-
-    /// Whom these batches of a service come in the way of, and how short they would have to be; `None` if no time would do.
-    fn blocked(&self, picks: &[usize], service: usize) -> Option<String> {
-        let mut problem = self.problem(picks).ok()?;
-        let answers = |problem: &SharedProblem| {
-            self.rules().map(|rule| decide_by(problem, rule).answer).collect::<Vec<_>>()
-        };
-        let Some(Err(SharingError::Late(line))) = answers(&problem).into_iter().next() else { return None };
-        let time = problem.services[service].time;
-        let mut holds = |part: u64| {
-            problem.services[service].time = Span::from_nanos((time.as_nanos() / PARTS).max(1) * part);
-            answers(&problem).iter().any(Result::is_ok)
-        };
-        let (mut short, mut long) = (1, PARTS);
-        if !holds(short) {
-            return None;
-        }
-        while long - short > 1 {
-            let middle = short + (long - short) / 2;
-            *(if holds(middle) { &mut short } else { &mut long }) = middle;
-        }
-        let (next, needed) =
-            (&self.sizes[service][picks[service]], Span::from_nanos(time.as_nanos() / PARTS * short));
-        let (name, other) = (&self.services[service].name, self.services[line.service]);
-        let whom = if line.service == service { "it" } else { &other.name };
-        Some(format!(
-            "a batch of {} of {name} takes {time}; {whom} with {} needs P({}) ≤ {needed}: batch ≤ {}",
-            next.batch,
-            other.deadline,
-            next.batch,
-            self.sizes[service][picks[service] - 1].batch
-        ))
     }
 
     /// What was chosen, service by service.
