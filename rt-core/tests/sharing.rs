@@ -22,9 +22,6 @@ fn never_a_wrong_yes(turns: bool, late: u8, seed: u64) -> usize {
             Ok(_) => {
                 truly += 1;
                 yes += usize::from(admitted);
-                if !admitted {
-                    println!("MISSED {shared:?} {admission:?}");
-                }
                 relieved += usize::from(admission.is_ok_and(|admission| admission.relieved > 0));
             }
             Err(None) => too_large += 1,

@@ -44,7 +44,9 @@ pub(super) fn admit(
         return Ok(SharedAdmission { start_within: latest, binding, relieved: 0 });
     }
     let (start_within, eased) = match test.least(&latest, false) {
-        Err(no @ SharingError::Late(_)) => test.least(&latest, true).map_err(|_| no)?,
+        Err(no @ SharingError::Late(_)) if test.is_caught_up_with() => {
+            test.least(&latest, true).map_err(|_| no)?
+        }
         found => found?,
     };
     let binding = test.tightest(&start_within, (asked.below, &eased))?;
@@ -106,6 +108,7 @@ impl<'a> Test<'a> {
         let mut cuts = alloc::vec![u64::MAX; within.len()];
         if eased.iter().any(Option::is_some) {
             let mut reliefs = self.reliefs();
+            reliefs.count(within);
             for (k, from) in eased.iter().enumerate().filter_map(|(k, from)| Some((k, (*from)?))) {
                 let of = reliefs.of(k, within);
                 let all = of.for_all().filter(|line| line.margin() >= 0).map(|line| (0, line));
@@ -211,6 +214,7 @@ impl<'a> Test<'a> {
             // What stands for lines of each service as things are, once one of them fails.
             let before = within.clone();
             let mut easing: Vec<Option<Eased>> = (0..within.len()).map(|_| None).collect();
+            let mut is_counted = false;
             for (&reference, counted) in references.iter().zip(&mut counted) {
                 let shifts = self.shifts(reference, &within);
                 // Nothing is there that was not there then, and what was asked for then was given.
@@ -236,6 +240,10 @@ impl<'a> Test<'a> {
                         let k = line.service;
                         let mut needed = i128::from(within[k].as_nanos()) - exact.margin();
                         if let Some(reliefs) = &mut reliefs {
+                            if !is_counted {
+                                reliefs.count(&before);
+                                is_counted = true;
+                            }
                             let eased = easing[k].get_or_insert_with(|| reliefs.of(k, &before));
                             let distance = exact.distance.as_nanos();
                             if let Some(stands) = eased.at(distance) {
@@ -274,6 +282,12 @@ impl<'a> Test<'a> {
                 return Ok((within, relieved));
             }
         }
+    }
+
+    /// Whether the workers are faster than what comes: without that nothing stands for a line.
+    fn is_caught_up_with(&self) -> bool {
+        let shifts = self.shifts(Reference::Clear, &alloc::vec![Span::ZERO; self.demands.len()]);
+        self.lines(Reference::Clear, &shifts).work.is_caught_up_with()
     }
 
     /// The reliefs, those by single requests among them.

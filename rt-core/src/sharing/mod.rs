@@ -358,13 +358,18 @@ impl Sharing {
     /// `share(c)`, of so many batches of each service, and one less of `but`, of which there is one.
     fn share(&self, batches: &[u64], but: usize) -> u128 {
         let work = self.work(batches) - u128::from(self.services[but].time.as_nanos());
+        self.share_but(work, batches, but)
+    }
+
+    /// The same, where the work is counted already, and a batch less only if there is one.
+    fn share_but(&self, work: u128, batches: &[u64], but: usize) -> u128 {
         (work / self.workers as u128).min(self.longest_share(batches, but))
     }
 
     /// The `⌊Σ c_j / n⌋` longest batches together, of so many of each service and one less of `but`.
     fn longest_share(&self, batches: &[u64], but: usize) -> u128 {
         let time = |j: usize| u128::from(self.services[j].time.as_nanos());
-        let there = |j: usize| u128::from(batches[j]) - u128::from(j == but);
+        let there = |j: usize| u128::from(batches[j].saturating_sub(u64::from(j == but)));
         let all = 0..batches.len();
         let mut left = all.clone().map(there).sum::<u128>() / self.workers as u128;
         let (mut together, mut below) = (0, u128::MAX);

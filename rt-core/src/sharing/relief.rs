@@ -16,6 +16,7 @@
 //! after z:  c_j = ⌈N_j/B_j⌉ is enough at z, and the lines at all y < z hold.
 //! ```
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::sweep::Rises;
@@ -25,63 +26,120 @@ use crate::time::Span;
 /// So many distances are looked at.
 const LOOKS: usize = 1 << 10;
 
+/// By how much the requests of a service begin sooner than they must, counted from a point.
+#[derive(Clone, Copy)]
+struct Margins {
+    z: i128,
+    /// Behind what runs there.
+    behind: i128,
+    /// From a start there.
+    start: i128,
+}
+
 /// What stands for lines of a service.
 pub(super) struct Eased {
+    service: usize,
+    /// `X_k - D_k`.
+    rest: i128,
+    /// `P̂`.
+    wait: i128,
     /// For all of them.
     all: Option<SharedBinding>,
     /// For those from a distance on: by rising distance, each with a larger margin.
-    from: Vec<(i128, SharedBinding)>,
-    /// Counted in full batches from each distance at which more comes: behind what runs there, and from a start there.
-    points: Vec<[SharedBinding; 2]>,
-    /// `P̂`.
-    wait: i128,
+    from: Vec<(i128, i128)>,
+    /// Counted in full batches from each distance at which more comes, and up to which all were looked at.
+    points: Vec<Margins>,
+    counted: i128,
 }
 
 impl Eased {
     /// What stands for the line at `distance`, with the largest margin.
     pub(super) fn at(&self, distance: u64) -> Option<SharedBinding> {
-        let from = self.from.partition_point(|&(from, _)| from <= distance.into()).checked_sub(1);
-        let there = enough(&self.points, distance.into(), self.wait);
-        let all = [self.all, from.map(|last| self.from[last].1), there];
-        all.into_iter().flatten().reduce(|one, other| if other.margin() > one.margin() { other } else { one })
+        let distance = i128::from(distance);
+        let from = self.from.partition_point(|&(from, _)| from <= distance).checked_sub(1);
+        let there = (distance, self.margin(distance));
+        let (at, margin) = match from.map(|last| self.from[last]) {
+            Some(before) if Some(before.1) >= there.1 => (before.0, Some(before.1)),
+            _ => there,
+        };
+        let after = margin.map(|margin| self.line(Reference::After, at, margin));
+        let both = [self.all, after].into_iter().flatten();
+        both.reduce(|one, other| if other.margin() > one.margin() { other } else { one })
     }
 
     /// What stands for all of them.
     pub(super) fn for_all(&self) -> Option<SharedBinding> {
         self.all
     }
+
+    fn line(&self, reference: Reference, z: i128, margin: i128) -> SharedBinding {
+        let span =
+            |ns: i128| Span::from_nanos(u64::try_from(ns).unwrap_or(if ns < 0 { 0 } else { u64::MAX }));
+        let rhs = z + self.rest;
+        SharedBinding { reference, service: self.service, distance: span(z), lhs: span(rhs - margin), rhs }
+    }
+
+    /// Counted from `z`, behind what runs there or from the next start; none before the first of the points, or beyond what was counted.
+    fn margin(&self, z: i128) -> Option<i128> {
+        if z > self.counted {
+            return None;
+        }
+        let within = self.points.partition_point(|of| of.z <= z);
+        let last = self.points[..within].last()?;
+        let (behind, begin) = (last.behind + z - last.z, z - self.wait);
+        let mut worst = i128::MAX;
+        for of in self.points[..within].iter().rev() {
+            worst = worst.min(of.start + (begin - of.z).max(0));
+            if of.z <= begin {
+                return Some(behind.max(worst));
+            }
+        }
+        // No start is so early that it could be in time.
+        Some(behind)
+    }
 }
 
-/// Counted from `z`, behind what runs there or from the next start, by lines at the distances at which more comes; none before the first
-/// of them.
-fn enough(points: &[[SharedBinding; 2]], z: i128, wait: i128) -> Option<SharedBinding> {
-    let at = |line: &SharedBinding, z: i128| {
-        let later = z - i128::from(line.distance.as_nanos());
-        SharedBinding {
-            distance: Span::from_nanos(u64::try_from(z).unwrap_or(0)),
-            rhs: line.rhs + later,
-            ..*line
+/// The latest starts, each with a margin that none after it is below.
+#[derive(Default)]
+struct Latest {
+    first: Option<i128>,
+    starts: VecDeque<(i128, i128)>,
+}
+
+impl Latest {
+    fn push(&mut self, of: Margins) {
+        self.first.get_or_insert(of.z);
+        while self.starts.back().is_some_and(|last| last.1 >= of.start) {
+            self.starts.pop_back();
         }
-    };
-    let within = points.partition_point(|[of, _]| i128::from(of.distance.as_nanos()) <= z);
-    let behind = at(&points[within.checked_sub(1)?][0], z);
-    let begin = z - wait;
-    let mut worst: Option<SharedBinding> = None;
-    for [_, start] in points[..within].iter().rev() {
-        let from = i128::from(start.distance.as_nanos());
-        at(start, from.max(begin)).tighten(&mut worst);
-        if from <= begin {
-            return worst.filter(|worst| worst.margin() > behind.margin()).or(Some(behind));
-        }
+        self.starts.push_back((of.z, of.start));
     }
-    // No start is so early that it could be in time.
-    Some(behind)
+
+    /// The least margin of those from `begin` on, which only rises; none if some are before the first.
+    fn since(&mut self, begin: i128) -> Option<i128> {
+        while self.starts.get(1).is_some_and(|next| next.0 <= begin) {
+            self.starts.pop_front();
+        }
+        self.first.filter(|&first| first <= begin)?;
+        let of = |&(z, margin): &(i128, i128)| margin + (begin - z).max(0);
+        self.starts.iter().take(2).map(of).min()
+    }
+}
+
+/// What comes of all services up to a point, and from there until the next one nothing more.
+struct Point {
+    z: i128,
+    until: i128,
+    /// Batches of each service, as the first and the second relief from a point count them, and what they take.
+    batches: [Vec<u64>; 2],
+    work: [u128; 2],
 }
 
 /// What is counted of each service, request by request.
 pub(super) struct Reliefs<'a> {
     sharing: &'a Sharing,
     rises: Vec<Rises<'a>>,
+    points: Vec<Point>,
     /// Of each service the least `X` if every batch may hold a single request, and where that is needed.
     pub(super) singly: Vec<Option<SharedBinding>>,
 }
@@ -90,36 +148,27 @@ impl<'a> Reliefs<'a> {
     /// All but those by single requests.
     pub(super) fn new(sharing: &'a Sharing, demands: &[Demands<'a>]) -> Self {
         let rises = demands.iter().map(|of| Rises::new(of, 1, 0)).collect();
-        Self { sharing, rises, singly: alloc::vec![None; demands.len()] }
+        Self { sharing, rises, points: Vec::new(), singly: alloc::vec![None; demands.len()] }
     }
 
-    /// What eases `k` where requests begin `within` such times.
-    pub(super) fn of(&mut self, k: usize, within: &[Span]) -> Eased {
-        let sharing = self.sharing;
-        let due = |j: usize| i128::from((sharing.services[j].latency + sharing.guard).as_nanos());
-        let [guard, longest, own] = [sharing.guard, sharing.longest, sharing.services[k].time]
-            .map(|span| u128::from(span.as_nanos()));
-        let (n, last, wait) = (sharing.workers as u128, due(k), longest as i128);
-        let line = |reference, z: i128, lhs: u128| SharedBinding {
-            reference,
-            service: k,
-            distance: Span::from_nanos(u64::try_from(z).unwrap_or(0)),
-            lhs: Span::from_nanos(u64::try_from(lhs).unwrap_or(u64::MAX)),
-            rhs: z - last + i128::from(within[k].as_nanos()),
-        };
-        let end = 2 * (0..within.len()).map(due).max().unwrap_or(0);
-        let mut all = self.singly[k]
-            .map(|of| line(of.reference, of.distance.as_nanos().into(), of.lhs.as_nanos().into()));
-        let mut from: Vec<(i128, SharedBinding)> = Vec::new();
-        // Singly, and in full batches.
-        let mut points: [Vec<[SharedBinding; 2]>; 2] = [Vec::new(), Vec::new()];
-        let mut batches = [alloc::vec![0; within.len()], alloc::vec![0; within.len()]];
-        let mut z = i128::from(sharing.services[k].time.as_nanos());
-        for _ in 0..LOOKS {
-            // Until then nothing more comes.
-            let mut until = if z <= last { last } else { end };
+    /// `D`.
+    fn due(&self, j: usize) -> i128 {
+        i128::from((self.sharing.services[j].latency + self.sharing.guard).as_nanos())
+    }
+
+    /// Counts anew, where requests begin `within` such times.
+    pub(super) fn count(&mut self, within: &[Span]) {
+        self.points.clear();
+        let mut dues: Vec<_> = (0..within.len()).map(|j| self.due(j)).collect();
+        dues.sort_unstable();
+        let end = dues.last().copied().unwrap_or(0);
+        dues.push(end);
+        let mut z = self.sharing.services.iter().map(|s| i128::from(s.time.as_nanos())).min().unwrap_or(0);
+        while self.points.len() < LOOKS && z <= end {
+            let mut until = dues[dues.partition_point(|&due| due < z)];
+            let mut batches = [Vec::with_capacity(within.len()), Vec::with_capacity(within.len())];
             for j in 0..within.len() {
-                let come = z - due(j) + 1;
+                let come = z - self.due(j) + 1;
                 let mut count = |length: i128| {
                     let (requests, next) = self.rises[j].at(length);
                     until = until.min(next.saturating_add(z - length - 1));
@@ -127,32 +176,72 @@ impl<'a> Reliefs<'a> {
                 };
                 let all = count(come + i128::from(within[j].as_nanos()));
                 let single = count(come).min(all.saturating_sub(1));
-                let full = |requests: u64| requests.div_ceil(sharing.services[j].batch as u64);
-                (batches[0][j], batches[1][j]) = (single + full(all - single), full(all));
+                let full = |requests: u64| requests.div_ceil(self.sharing.services[j].batch as u64);
+                batches[0].push(single + full(all - single));
+                batches[1].push(full(all));
             }
-            for (how, (batches, points)) in batches.iter_mut().zip(&mut points).enumerate() {
-                let reference = [Reference::Arrival, Reference::After][how];
-                // The request itself is one.
-                batches[k] = batches[k].max(1);
-                let share = sharing.share(batches, k);
-                let mean = (sharing.work(batches) - own + (n - 1) * longest) / n;
-                let behind = line(reference, z, guard + longest + share);
-                points.push([behind, line(reference, z, guard + if n == 1 { share } else { mean })]);
-                let Some(best) = enough(points, until, wait) else { continue };
-                let better = |of: Option<SharedBinding>| of.is_none_or(|of| best.margin() > of.margin());
-                if how == 1 && better(from.last().map(|of| of.1)) {
-                    from.push((until, best));
-                }
-                if how == 0 && until <= last && better(all) {
-                    all = Some(best);
-                }
-            }
+            let work = [0, 1].map(|how| self.sharing.work(&batches[how]));
+            self.points.push(Point { z, until, batches, work });
             z = until + 1;
-            if z > end {
-                break;
+        }
+    }
+
+    /// What eases `k` where requests begin `within` such times, for which was counted.
+    pub(super) fn of(&self, k: usize, within: &[Span]) -> Eased {
+        let sharing = self.sharing;
+        let due = self.due(k);
+        let mut eased = Eased {
+            service: k,
+            rest: i128::from(within[k].as_nanos()) - due,
+            wait: sharing.longest.as_nanos().into(),
+            all: None,
+            from: Vec::new(),
+            points: Vec::with_capacity(self.points.len()),
+            counted: self.points.last().map_or(0, |last| last.until),
+        };
+        eased.all = self.singly[k].map(|of| {
+            let z = i128::from(of.distance.as_nanos());
+            eased.line(of.reference, z, z + eased.rest - i128::from(of.lhs.as_nanos()))
+        });
+        let mut latest = [Latest::default(), Latest::default()];
+        for point in &self.points {
+            for (how, latest) in latest.iter_mut().enumerate() {
+                if how == 0 && point.until > due {
+                    continue;
+                }
+                let of = self.margins(k, point, how, eased.rest);
+                latest.push(of);
+                let behind = of.behind + point.until - point.z;
+                let best = latest.since(point.until - eased.wait).map_or(behind, |start| start.max(behind));
+                if how == 1 {
+                    eased.points.push(of);
+                    if eased.from.last().is_none_or(|last| best > last.1) {
+                        eased.from.push((point.until, best));
+                    }
+                } else if eased.all.is_none_or(|all| best > all.margin()) {
+                    eased.all = Some(eased.line(Reference::Arrival, point.until, best));
+                }
             }
         }
-        let [_, points] = points;
-        Eased { all, from, points, wait }
+        eased
+    }
+
+    fn margins(&self, k: usize, point: &Point, how: usize, rest: i128) -> Margins {
+        let sharing = self.sharing;
+        let [guard, longest, own] = [sharing.guard, sharing.longest, sharing.services[k].time]
+            .map(|span| i128::from(span.as_nanos()));
+        let n = sharing.workers as i128;
+        let batches = &point.batches[how];
+        // The request itself is one.
+        let work = point.work[how] as i128 - if batches[k] == 0 { 0 } else { own };
+        let (share, start) = match n {
+            1 => (work, work),
+            _ => {
+                let share = sharing.share_but(work as u128, batches, k) as i128;
+                (share, (work + (n - 1) * longest) / n)
+            }
+        };
+        let rhs = point.z + rest;
+        Margins { z: point.z, behind: rhs - guard - longest - share, start: rhs - guard - start }
     }
 }

@@ -56,7 +56,7 @@ impl Horizon {
     }
 
     /// Whether the straight lines rise more slowly than the workers work.
-    fn gain(&self) -> bool {
+    pub(super) fn gain(&self) -> bool {
         let slope = self.work.iter().fold(0i128, |sum, work| sum.saturating_add(work.0));
         slope < self.workers * FINE
     }

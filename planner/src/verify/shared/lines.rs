@@ -114,7 +114,7 @@ impl<'a> Lines<'a> {
     /// The smallest margin, of a service whose lines do not all hold with what stands in place of them.
     pub(super) fn all(&mut self) -> Result<i128, No> {
         match (self.each(None), self.rule) {
-            (Err(No::Fails(_)), Rule::Earliest) => {}
+            (Err(No::Fails(_)), Rule::Earliest) if self.may_be_eased() => {}
             (said, _) => return said.map(|()| self.least),
         }
         (self.least, self.steps) = (0, 0);
@@ -127,6 +127,11 @@ impl<'a> Lines<'a> {
             }
         }
         self.each(None).map(|()| self.least)
+    }
+
+    /// Whether the workers are faster than what comes, without which nothing stands in place of a line.
+    pub(super) fn may_be_eased(&self) -> bool {
+        self.promised.first().is_some_and(|&first| self.horizon(Reference::Clear, first).gain())
     }
 
     /// From now on a line that does not hold is no matter where something stands in its place, as requests begin now; nothing has been

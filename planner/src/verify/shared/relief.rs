@@ -23,6 +23,8 @@ pub(super) struct Relief {
     after: Vec<(i128, i128)>,
     /// Counted in full batches from where more comes: behind what runs there, and from a start there.
     points: Vec<[Line; 2]>,
+    /// Up to where nothing more comes than at one of these.
+    counted: i128,
     longest: i128,
 }
 
@@ -30,7 +32,8 @@ impl Relief {
     /// The largest margin of what does without the line at a distance.
     pub(super) fn margin(&self, distance: i128) -> Option<i128> {
         let after = self.after.iter().take_while(|(from, _)| *from <= distance).last();
-        self.all.max(after.map(|(_, margin)| *margin)).max(counted(&self.points, distance, self.longest))
+        let there = counted(&self.points, distance, self.longest).filter(|_| distance <= self.counted);
+        self.all.max(after.map(|(_, margin)| *margin)).max(there)
     }
 
     /// The least time within which they may begin that does without the line at a distance.
@@ -88,11 +91,12 @@ impl Lines<'_> {
         let longest = shared.longest;
         let mut relief =
             Relief { within, all: singly.map(|start| within - start), longest, ..Relief::default() };
-        let end = 2 * (0..self.within.len()).map(|j| shared.due(j)).max().unwrap_or(0);
+        let dues = || (0..self.within.len()).map(|j| shared.due(j));
+        let end = dues().max().unwrap_or(0);
         let mut alone = Vec::new();
-        let mut z = shared.services[k].time;
+        let mut z = shared.services.iter().map(|service| service.time).min().unwrap_or(0);
         while z <= end && alone.len() < POINTS {
-            let mut until = if z > due { end } else { due };
+            let mut until = dues().filter(|&due| due >= z).min().unwrap_or(end);
             for j in 0..self.within.len() {
                 for more in [0, self.within[j]] {
                     let length = z - shared.due(j) + 1 + more;
@@ -100,6 +104,7 @@ impl Lines<'_> {
                     until = next.map_or(until, |next| until.min(z + next - length - 1));
                 }
             }
+            relief.counted = until;
             alone.push(self.from_point(Reference::Arrival, k, z));
             relief.points.push(self.from_point(Reference::After, k, z));
             if until <= due {

@@ -30,7 +30,7 @@ pub(super) fn admits(shared: &Shared, rule: &Rule) -> Result<(), String> {
         said = hold_soon(&mut lines, &latest, most);
     }
     for eased in [false, true] {
-        if !matches!((&said, rule), (Err(No::Fails(_)), Rule::Earliest)) {
+        if !matches!((&said, rule), (Err(No::Fails(_)), Rule::Earliest)) || eased && !lines.may_be_eased() {
             break;
         }
         (lines.within, lines.least, lines.steps, lines.most) = (vec![0; latest.len()], 0, 0, most);
