@@ -4,6 +4,8 @@ use planner::certificate::Reference;
 
 use super::{Dice, Stream, lcm};
 
+pub(crate) mod relief;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     pub(crate) batch: u64,
@@ -229,12 +231,17 @@ impl Walk<'_> {
 
     /// The least times to begin in with which all lines hold, or the first found that are too late for one.
     pub(crate) fn least(&self) -> Result<Vec<i64>, Vec<i64>> {
+        self.least_with(|_| Line::margin)
+    }
+
+    /// The same, by margins that lines have where requests begin within such times.
+    fn least_with<M: Fn(&Line) -> i64>(&self, margins: impl Fn(&[i64]) -> M) -> Result<Vec<i64>, Vec<i64>> {
         let (latest, mut within) = (self.latest(), vec![0; self.due.len()]);
         loop {
-            let mut raised = within.clone();
+            let (mut raised, margin) = (within.clone(), margins(&within));
             self.each(&within, |line| {
                 let k = line.service;
-                raised[k] = raised[k].max(within[k] - line.margin());
+                raised[k] = raised[k].max(within[k] - margin(&line));
             });
             if raised == within {
                 return Ok(within);

@@ -26,7 +26,7 @@ use crate::time::Span;
 /// So many distances are looked at.
 const LOOKS: usize = 1 << 10;
 
-/// By how much the requests of a service begin sooner than they must, counted from a point.
+/// By how much the requests of a service begin sooner than they must, counted from a point; nothing comes from there to the next.
 #[derive(Clone, Copy)]
 struct Margins {
     z: i128,
@@ -34,6 +34,23 @@ struct Margins {
     behind: i128,
     /// From a start there.
     start: i128,
+}
+
+/// A distance, and the margin there.
+type At = (i128, i128);
+
+impl Margins {
+    /// Counted from `z`, if no start is earlier than `start`, or none is so early that it could be in time.
+    fn enough(self, z: i128, start: Option<At>) -> At {
+        let behind = (z, self.behind + z - self.z);
+        start.filter(|start| start.1 > behind.1).unwrap_or(behind)
+    }
+
+    /// From a start there, or at `begin` if that is later.
+    fn start(self, begin: i128) -> At {
+        let at = self.z.max(begin);
+        (at, self.start + at - self.z)
+    }
 }
 
 /// What stands for lines of a service.
@@ -46,7 +63,7 @@ pub(super) struct Eased {
     /// For all of them.
     all: Option<SharedBinding>,
     /// For those from a distance on: by rising distance, each with a larger margin.
-    from: Vec<(i128, i128)>,
+    from: Vec<(i128, At)>,
     /// Counted in full batches from each distance at which more comes, and up to which all were looked at.
     points: Vec<Margins>,
     counted: i128,
@@ -57,14 +74,13 @@ impl Eased {
     pub(super) fn at(&self, distance: u64) -> Option<SharedBinding> {
         let distance = i128::from(distance);
         let from = self.from.partition_point(|&(from, _)| from <= distance).checked_sub(1);
-        let there = (distance, self.margin(distance));
-        let (at, margin) = match from.map(|last| self.from[last]) {
-            Some(before) if Some(before.1) >= there.1 => (before.0, Some(before.1)),
-            _ => there,
-        };
-        let after = margin.map(|margin| self.line(Reference::After, at, margin));
-        let both = [self.all, after].into_iter().flatten();
-        both.reduce(|one, other| if other.margin() > one.margin() { other } else { one })
+        let before = from.map(|last| self.from[last].1);
+        let after = [before, self.enough(distance)].into_iter().flatten();
+        let after = after.map(|of| self.line(Reference::After, of));
+        self.all
+            .into_iter()
+            .chain(after)
+            .reduce(|one, other| if other.margin() > one.margin() { other } else { one })
     }
 
     /// What stands for all of them.
@@ -72,7 +88,7 @@ impl Eased {
         self.all
     }
 
-    fn line(&self, reference: Reference, z: i128, margin: i128) -> SharedBinding {
+    fn line(&self, reference: Reference, (z, margin): At) -> SharedBinding {
         let span =
             |ns: i128| Span::from_nanos(u64::try_from(ns).unwrap_or(if ns < 0 { 0 } else { u64::MAX }));
         let rhs = z + self.rest;
@@ -80,22 +96,17 @@ impl Eased {
     }
 
     /// Counted from `z`, behind what runs there or from the next start; none before the first of the points, or beyond what was counted.
-    fn margin(&self, z: i128) -> Option<i128> {
+    fn enough(&self, z: i128) -> Option<At> {
         if z > self.counted {
             return None;
         }
         let within = self.points.partition_point(|of| of.z <= z);
         let last = self.points[..within].last()?;
-        let (behind, begin) = (last.behind + z - last.z, z - self.wait);
-        let mut worst = i128::MAX;
-        for of in self.points[..within].iter().rev() {
-            worst = worst.min(of.start + (begin - of.z).max(0));
-            if of.z <= begin {
-                return Some(behind.max(worst));
-            }
-        }
-        // No start is so early that it could be in time.
-        Some(behind)
+        let begin = z - self.wait;
+        let first = self.points[..within].partition_point(|of| of.z <= begin).checked_sub(1);
+        let starts = first.map_or(&[][..], |first| &self.points[first..within]);
+        let start = starts.iter().map(|of| of.start(begin)).min_by_key(|of| of.1);
+        Some(last.enough(z, start))
     }
 }
 
@@ -103,26 +114,25 @@ impl Eased {
 #[derive(Default)]
 struct Latest {
     first: Option<i128>,
-    starts: VecDeque<(i128, i128)>,
+    starts: VecDeque<Margins>,
 }
 
 impl Latest {
     fn push(&mut self, of: Margins) {
         self.first.get_or_insert(of.z);
-        while self.starts.back().is_some_and(|last| last.1 >= of.start) {
+        while self.starts.back().is_some_and(|last| last.start >= of.start) {
             self.starts.pop_back();
         }
-        self.starts.push_back((of.z, of.start));
+        self.starts.push_back(of);
     }
 
     /// The least margin of those from `begin` on, which only rises; none if some are before the first.
-    fn since(&mut self, begin: i128) -> Option<i128> {
-        while self.starts.get(1).is_some_and(|next| next.0 <= begin) {
+    fn since(&mut self, begin: i128) -> Option<At> {
+        while self.starts.get(1).is_some_and(|next| next.z <= begin) {
             self.starts.pop_front();
         }
         self.first.filter(|&first| first <= begin)?;
-        let of = |&(z, margin): &(i128, i128)| margin + (begin - z).max(0);
-        self.starts.iter().take(2).map(of).min()
+        self.starts.iter().take(2).map(|of| of.start(begin)).min_by_key(|of| of.1)
     }
 }
 
@@ -201,7 +211,7 @@ impl<'a> Reliefs<'a> {
         };
         eased.all = self.singly[k].map(|of| {
             let z = i128::from(of.distance.as_nanos());
-            eased.line(of.reference, z, z + eased.rest - i128::from(of.lhs.as_nanos()))
+            eased.line(of.reference, (z, z + eased.rest - i128::from(of.lhs.as_nanos())))
         });
         let mut latest = [Latest::default(), Latest::default()];
         for point in &self.points {
@@ -211,15 +221,14 @@ impl<'a> Reliefs<'a> {
                 }
                 let of = self.margins(k, point, how, eased.rest);
                 latest.push(of);
-                let behind = of.behind + point.until - point.z;
-                let best = latest.since(point.until - eased.wait).map_or(behind, |start| start.max(behind));
+                let best = of.enough(point.until, latest.since(point.until - eased.wait));
                 if how == 1 {
                     eased.points.push(of);
-                    if eased.from.last().is_none_or(|last| best > last.1) {
+                    if eased.from.last().is_none_or(|last| best.1 > last.1.1) {
                         eased.from.push((point.until, best));
                     }
-                } else if eased.all.is_none_or(|all| best > all.margin()) {
-                    eased.all = Some(eased.line(Reference::Arrival, point.until, best));
+                } else if eased.all.is_none_or(|all| best.1 > all.margin()) {
+                    eased.all = Some(eased.line(Reference::Arrival, best));
                 }
             }
         }
