@@ -146,7 +146,7 @@ fn claimed(binding: &SharedBinding, lines: &Lines<'_>, unit: Unit) -> Result<Lin
     if matches!(reference, lines::Reference::Arrival | lines::Reference::After) {
         let distance = time(binding.distance, unit).filter(|z| (0..=lines::FARTHEST).contains(z));
         let distance = distance.ok_or_else(|| wrong("binding.distance", binding.distance, "a distance"))?;
-        let both = lines.from_point(reference, of, distance);
+        let both = lines.counted_from(reference, of, distance);
         // Either is a line.
         let claimed = |line: &&Line| time(binding.lhs, unit) == Some(line.lhs);
         return Ok(*both.iter().find(claimed).unwrap_or(&both[0]));

@@ -23,11 +23,12 @@ use alloc::vec::Vec;
 
 use super::horizon::{Ceiling, Repeat};
 use super::margin::{Front, Keys, Lines};
-use super::relief::{Eased, Reliefs};
 use super::sweep::{Both, Look, Rises, Shift, Sweep};
 use super::{Asked, Demands, FEW_POINTS, Reference, SharedAdmission, SharedBinding, Sharing, SharingError};
 use crate::growth::Envelope;
 use crate::time::Span;
+
+mod least;
 
 pub(super) fn admit(
     sharing: &Sharing,
@@ -63,9 +64,6 @@ pub(super) fn tightest(
 ) -> Result<Option<SharedBinding>, SharingError> {
     Test::new(sharing, demands, asked.points).tightest(within, (asked.below, &[]))
 }
-
-/// So often these are raised.
-const MAX_RAISES: usize = 32;
 
 struct Test<'a> {
     sharing: &'a Sharing,
@@ -164,176 +162,6 @@ impl<'a> Test<'a> {
             let straight = self.least_of_straight(latest);
             straight.is_some_and(|within| self.tightest(&within, (0, &[])).is_ok_and(|line| line.is_none()))
         }
-    }
-
-    /// About the least `X` with which all lines would hold if counts were straight lines: near capacity it is quickly seen
-    /// that they do hold, as fewer wait at once. `None` if it is beyond `latest`.
-    fn least_of_straight(&self, latest: &[Span]) -> Option<Vec<Span>> {
-        let mut within = alloc::vec![Span::ZERO; latest.len()];
-        for _ in 0..MAX_RAISES {
-            let mut raised = false;
-            for reference in self.references() {
-                let shifts = self.shifts(reference, &within);
-                let lines = self.lines(reference, &shifts);
-                if !lines.work.is_caught_up_with() {
-                    return None;
-                }
-                for k in (0..latest.len()).filter(|&k| !self.demands[k].is_empty()) {
-                    // The work falls back behind the workers from where the line begins on.
-                    let y = i128::from(lines.from).max(shifts[k].all());
-                    let time = i128::from(self.sharing.services[k].time.as_nanos());
-                    let busy = lines.work.at(y as f64) + (lines.running - time) as f64;
-                    let starts = busy / self.sharing.workers as f64 + self.sharing.guard.as_nanos() as f64;
-                    let needed = (starts + (self.due(k) - y) as f64) as u64 + 1;
-                    if needed > latest[k].as_nanos() {
-                        return None;
-                    }
-                    if needed > within[k].as_nanos() {
-                        // With a little more it comes to an end.
-                        within[k] = Span::from_nanos(needed + (latest[k].as_nanos() - needed) / 16);
-                        raised = true;
-                    }
-                }
-            }
-            if !raised {
-                return Some(within);
-            }
-        }
-        None
-    }
-
-    /// The least `X` with which all lines hold; or if `eased`, those that something stands for: of each service the least distance of one of these.
-    fn least(&mut self, latest: &[Span], eased: bool) -> Result<(Vec<Span>, Vec<Option<u64>>), SharingError> {
-        let mut reliefs = eased.then(|| self.reliefs());
-        let mut within = alloc::vec![Span::ZERO; latest.len()];
-        let references: Vec<_> = self.references().collect();
-        // What was counted of each reference when it was looked at last.
-        let mut counted: Vec<Vec<Shift>> = alloc::vec![Vec::new(); references.len()];
-        loop {
-            let (mut raised, mut relieved) = (false, alloc::vec![None::<u64>; within.len()]);
-            // What stands for lines of each service as things are, once one of them fails.
-            let before = within.clone();
-            let mut easing: Vec<Option<Eased>> = (0..within.len()).map(|_| None).collect();
-            let mut is_counted = false;
-            for (&reference, counted) in references.iter().zip(&mut counted) {
-                let shifts = self.shifts(reference, &within);
-                // Nothing is there that was not there then, and what was asked for then was given.
-                if *counted == shifts && !eased {
-                    continue;
-                }
-                let lines = self.lines(reference, &shifts);
-                let mut keys = self.keys(&within);
-                let (mut over, mut failed, uniform) = (lines.hold_from(0, &keys), None, self.uniform);
-                let (sharing, demands) = (self.sharing, self.demands);
-                let ended = self.look(&lines, &shifts, over, |front| {
-                    if front.is_no_tighter_than(0, &keys) {
-                        return Look { regular: true, over };
-                    }
-                    let (mut regular, mut late) = (true, false);
-                    for line in front.lines() {
-                        let plain = line.binding(&within, line.average());
-                        let exact = line.binding(&within, line.latest());
-                        if exact.margin() >= 0 {
-                            regular &= uniform || plain.margin() >= 0;
-                            continue;
-                        }
-                        let k = line.service;
-                        let mut needed = i128::from(within[k].as_nanos()) - exact.margin();
-                        if let Some(reliefs) = &mut reliefs {
-                            if !is_counted {
-                                reliefs.count(&before);
-                                is_counted = true;
-                            }
-                            let eased = easing[k].get_or_insert_with(|| reliefs.of(k, &before));
-                            let distance = exact.distance.as_nanos();
-                            if let Some(stands) = eased.at(distance) {
-                                needed = needed.min(i128::from(before[k].as_nanos()) - stands.margin());
-                            }
-                            if needed <= i128::from(within[k].as_nanos()) {
-                                relieved[k] = Some(relieved[k].map_or(distance, |first| first.min(distance)));
-                                continue;
-                            }
-                        }
-                        (regular, late) = (false, true);
-                        match u64::try_from(needed).map(Span::from_nanos) {
-                            Ok(needed) if needed <= latest[k] => within[k] = needed,
-                            _ => failed = Some(line.binding(latest, line.latest())),
-                        }
-                    }
-                    if failed.is_some() {
-                        return Look::ENOUGH;
-                    }
-                    if late {
-                        raised = true;
-                        keys = Keys::of(sharing, demands, &within);
-                        over = lines.hold_from(0, &keys);
-                    }
-                    Look { regular, over }
-                });
-                if let Some(binding) = failed {
-                    return Err(SharingError::Late(binding));
-                }
-                if !ended {
-                    return Err(SharingError::Horizon);
-                }
-                *counted = shifts;
-            }
-            if !raised {
-                return Ok((within, relieved));
-            }
-        }
-    }
-
-    /// Whether the workers are faster than what comes: without that nothing stands for a line.
-    fn is_caught_up_with(&self) -> bool {
-        let shifts = self.shifts(Reference::Clear, &alloc::vec![Span::ZERO; self.demands.len()]);
-        self.lines(Reference::Clear, &shifts).work.is_caught_up_with()
-    }
-
-    /// The reliefs, those by single requests among them.
-    fn reliefs(&self) -> Reliefs<'a> {
-        let mut reliefs = Reliefs::new(self.sharing, self.demands);
-        let mut singles = self.sharing.clone();
-        singles.services.iter_mut().for_each(|service| service.batch = 1);
-        // Else what waits may never be worked off so.
-        if singles.load(self.demands) < self.sharing.workers as f64 * (1.0 - 1e-6) {
-            reliefs.singly = Test::new(&singles, self.demands, self.points).tightest_of_each();
-        }
-        reliefs
-    }
-
-    /// Of each service that is promised something its tightest line that counts from when nothing waited; none if not all of them are seen.
-    fn tightest_of_each(&mut self) -> Vec<Option<SharedBinding>> {
-        let within = alloc::vec![Span::ZERO; self.demands.len()];
-        let mut tightest = alloc::vec![None; self.demands.len()];
-        let shifts = self.shifts(Reference::Clear, &within);
-        let (lines, mut keys) = (self.lines(Reference::Clear, &shifts), self.keys(&within));
-        let mut raised = within.clone();
-        let (mut over, uniform) = (lines.hold_from(0, &keys), self.uniform);
-        let (sharing, demands) = (self.sharing, self.demands);
-        let ended = self.look(&lines, &shifts, over, |front| {
-            if front.is_no_tighter_than(0, &keys) {
-                return Look { regular: true, over };
-            }
-            let (mut regular, mut late) = (true, false);
-            for line in front.lines() {
-                let (plain, exact) =
-                    (line.binding(&raised, line.average()), line.binding(&raised, line.latest()));
-                regular &= if uniform { exact.margin() >= 0 } else { plain.margin() >= 0 };
-                if exact.margin() < 0 {
-                    late = true;
-                    let needed = i128::from(raised[line.service].as_nanos()) - exact.margin();
-                    raised[line.service] = Span::from_nanos(u64::try_from(needed).unwrap_or(u64::MAX));
-                    tightest[line.service] = Some(SharedBinding { reference: Reference::Singly, ..exact });
-                }
-            }
-            if late {
-                keys = Keys::of(sharing, demands, &raised);
-                over = lines.hold_from(0, &keys);
-            }
-            Look { regular, over }
-        });
-        if ended { tightest } else { alloc::vec![None; self.demands.len()] }
     }
 
     fn references(&self) -> impl Iterator<Item = Reference> + use<'a> {

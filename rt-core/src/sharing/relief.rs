@@ -177,14 +177,14 @@ impl<'a> Reliefs<'a> {
         while self.points.len() < LOOKS && z <= end {
             let mut until = dues[dues.partition_point(|&due| due < z)];
             let mut batches = [Vec::with_capacity(within.len()), Vec::with_capacity(within.len())];
-            for j in 0..within.len() {
+            for (j, start) in within.iter().enumerate() {
                 let come = z - self.due(j) + 1;
                 let mut count = |length: i128| {
                     let (requests, next) = self.rises[j].at(length);
                     until = until.min(next.saturating_add(z - length - 1));
                     requests
                 };
-                let all = count(come + i128::from(within[j].as_nanos()));
+                let all = count(come + i128::from(start.as_nanos()));
                 let single = count(come).min(all.saturating_sub(1));
                 let full = |requests: u64| requests.div_ceil(self.sharing.services[j].batch as u64);
                 batches[0].push(single + full(all - single));

@@ -7,7 +7,7 @@ use super::super::problem::up;
 use super::super::{MAX_STEPS, UNCONFIRMED};
 use super::curves::Curve;
 use super::read::Shared;
-use super::relief::{Relief, singles, singly};
+use super::relief::{Relief, singles};
 
 /// No distance is looked at beyond: some two weeks, for which all products fit 128 bits.
 pub(super) const FARTHEST: i128 = 1 << 50;
@@ -81,10 +81,10 @@ pub(super) struct Lines<'a> {
     /// No smaller margin is known.
     pub(super) least: i128,
     /// Of each service what it has in place of lines, where that is asked for, and the least distance at which it has been needed.
-    reliefs: Vec<Relief>,
-    relieved: Vec<Option<i128>>,
+    pub(super) reliefs: Vec<Relief>,
+    pub(super) relieved: Vec<Option<i128>>,
     /// From which distance on each service needs no lines.
-    cuts: Vec<i128>,
+    pub(super) cuts: Vec<i128>,
 }
 
 impl<'a> Lines<'a> {
@@ -109,41 +109,6 @@ impl<'a> Lines<'a> {
             relieved: Vec::new(),
             cuts,
         }
-    }
-
-    /// The smallest margin, of a service whose lines do not all hold with what stands in place of them.
-    pub(super) fn all(&mut self) -> Result<i128, No> {
-        match (self.each(None), self.rule) {
-            (Err(No::Fails(_)), Rule::Earliest) if self.may_be_eased() => {}
-            (said, _) => return said.map(|()| self.least),
-        }
-        (self.least, self.steps) = (0, 0);
-        self.ease(&singly(self.shared));
-        self.each(None)?;
-        (self.least, self.steps) = (i128::MAX, 0);
-        for (k, relief) in std::mem::take(&mut self.reliefs).into_iter().enumerate() {
-            if let Some((from, margin)) = self.relieved[k].and_then(|first| relief.cut(first)) {
-                (self.cuts[k], self.least) = (from, self.least.min(margin));
-            }
-        }
-        self.each(None).map(|()| self.least)
-    }
-
-    /// Whether the workers are faster than what comes, without which nothing stands in place of a line.
-    pub(super) fn may_be_eased(&self) -> bool {
-        self.promised.first().is_some_and(|&first| self.horizon(Reference::Clear, first).gain())
-    }
-
-    /// From now on a line that does not hold is no matter where something stands in its place, as requests begin now; nothing has been
-    /// needed yet.
-    pub(super) fn ease(&mut self, singly: &Option<Vec<i128>>) {
-        let singly = |k: usize| singly.as_ref().map(|starts| starts[k]);
-        let relief = |k: usize| match self.shared.services[k].demands() {
-            true => self.relief(k, singly(k)),
-            false => Relief::default(),
-        };
-        self.reliefs = (0..self.within.len()).map(relief).collect();
-        self.relieved = vec![None; self.within.len()];
     }
 
     /// Looks at all lines. What a failing one asks for is granted, as far as is in time by `latest`: later lines are about

@@ -6,7 +6,7 @@
 //! last are full. Which of them holds is found here anew; that it is enough is shown in `docs/guarantee.md`.
 
 use super::super::problem::up;
-use super::lines::{Line, Lines, Reference, Rule};
+use super::lines::{Line, Lines, No, Reference, Rule};
 use super::read::Shared;
 
 /// So many points are looked at, of each service.
@@ -75,15 +75,48 @@ pub(super) fn singles(shared: &Shared) -> Shared {
 pub(super) fn singly(shared: &Shared) -> Option<Vec<i128>> {
     let (singles, none) = (singles(shared), vec![0; shared.services.len()]);
     let mut lines = Lines::new(&singles, &Rule::Earliest, &none);
-    if lines.horizon(Reference::Clear, *lines.promised.first()?).over(0).is_none() {
-        return None;
-    }
+    lines.horizon(Reference::Clear, *lines.promised.first()?).over(0)?;
     lines.least = 0;
     lines.each(Some(&vec![i128::MAX >> 8; none.len()])).ok()?;
     Some(lines.within)
 }
 
 impl Lines<'_> {
+    /// The smallest margin, of a service whose lines do not all hold with what stands in place of them.
+    pub(super) fn all(&mut self) -> Result<i128, No> {
+        match (self.each(None), self.rule) {
+            (Err(No::Fails(_)), Rule::Earliest) if self.may_be_eased() => {}
+            (said, _) => return said.map(|()| self.least),
+        }
+        (self.least, self.steps) = (0, 0);
+        self.ease(&singly(self.shared));
+        self.each(None)?;
+        (self.least, self.steps) = (i128::MAX, 0);
+        for (k, relief) in std::mem::take(&mut self.reliefs).into_iter().enumerate() {
+            if let Some((from, margin)) = self.relieved[k].and_then(|first| relief.cut(first)) {
+                (self.cuts[k], self.least) = (from, self.least.min(margin));
+            }
+        }
+        self.each(None).map(|()| self.least)
+    }
+
+    /// Whether the workers are faster than what comes, without which nothing stands in place of a line.
+    pub(super) fn may_be_eased(&self) -> bool {
+        self.promised.first().is_some_and(|&first| self.horizon(Reference::Clear, first).gain())
+    }
+
+    /// From now on a line that does not hold is no matter where something stands in its place, as requests begin now; nothing has been
+    /// needed yet.
+    pub(super) fn ease(&mut self, singly: &Option<Vec<i128>>) {
+        let singly = |k: usize| singly.as_ref().map(|starts| starts[k]);
+        let relief = |k: usize| match self.shared.services[k].demands() {
+            true => self.relief(k, singly(k)),
+            false => Relief::default(),
+        };
+        self.reliefs = (0..self.within.len()).map(relief).collect();
+        self.relieved = vec![None; self.within.len()];
+    }
+
     /// The reliefs of service `k`, as requests begin now; `singly` if each batch may hold a single one.
     pub(super) fn relief(&self, k: usize, singly: Option<i128>) -> Relief {
         let within = self.within[k];
@@ -105,8 +138,8 @@ impl Lines<'_> {
                 }
             }
             relief.counted = until;
-            alone.push(self.from_point(Reference::Arrival, k, z));
-            relief.points.push(self.from_point(Reference::After, k, z));
+            alone.push(self.counted_from(Reference::Arrival, k, z));
+            relief.points.push(self.counted_from(Reference::After, k, z));
             if until <= due {
                 relief.all = relief.all.max(counted(&alone, until, longest));
             }
@@ -121,7 +154,7 @@ impl Lines<'_> {
     }
 
     /// What is counted from a point at `z` for a request of `k`: behind what runs there, and from a start there.
-    pub(super) fn from_point(&self, reference: Reference, k: usize, z: i128) -> [Line; 2] {
+    pub(super) fn counted_from(&self, reference: Reference, k: usize, z: i128) -> [Line; 2] {
         let (shared, n) = (self.shared, self.shared.workers);
         let batches = |j: usize| {
             let (come, size) = (z - shared.due(j) + 1, shared.services[j].batch);
