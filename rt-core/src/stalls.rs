@@ -171,6 +171,7 @@ impl StallMonitor {
         let kept = |of: &Self| of.declared.count as usize;
         let all = (0..kept(before)).filter_map(|place| before.recent[(before.oldest + place) % kept(before)]);
         let left_out = all.clone().count().saturating_sub(kept(self));
+        self.count = before.count;
         for stall in all.skip(left_out) {
             self.recent[self.oldest] = Some(stall);
             self.oldest = (self.oldest + 1) % kept(self);

@@ -88,9 +88,11 @@ impl Play {
         let workers = self.shared.workers as u64;
         let lost =
             (trouble && self.dice.within(0, 3) == 0).then(|| self.dice.within(0, workers - 1) as usize);
+        let counted = self.run.device.service(0).stalls();
         if self.run.hand_over_without(&turned, kept, None, lost).is_err() {
             return;
         }
+        assert_eq!(self.run.device.service(0).stalls(), counted, "all of them are told, whoever was there");
         (self.shared, self.margin) = (turned, kept);
         self.run.margin = self.run.margin.map(|_| kept);
         self.run.allowed = self.run.allowed.map(|_| kept);

@@ -5,7 +5,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, HandOverError, Instant,
-    Level, SchedulerConfig, Severity, StreamSpec, StreamState,
+    Level, SchedulerConfig, Severity, Stalls, StreamSpec, StreamState,
 };
 
 use crate::harness::load::{Bench, Setup, ns, setup_and_next, setup_and_wider};
@@ -190,6 +190,20 @@ fn suspensions_and_the_arrival_monitor_go_along() {
     assert_eq!(harness.hand_over(config(&[10], 1, 1, 60, Dispatch::Eager)), Ok(()));
     harness.arrive(id);
     assert_eq!(harness.causes().last(), Some(&(2_010, Cause::ArrivalExcess)), "two within 30");
+}
+
+#[test]
+fn what_was_counted_of_stalls_and_overruns_goes_along() {
+    let stalls = Some(Stalls::new(1, ns(1_000), ns(3)).expect("valid"));
+    let next = || SchedulerConfig { stalls, ..config(&[10], 1, 1, 60, Dispatch::Eager) };
+    let mut harness = Harness::new(next(), |_, bound| bound + 3);
+    let nothing = harness.add(StreamSpec::best_effort());
+    harness.arrive(nothing);
+    harness.drain();
+    let counts = |harness: &Harness| (harness.scheduler.stalls(), harness.scheduler.overruns());
+    assert_eq!(counts(&harness), (1, 1));
+    assert_eq!(harness.hand_over(next()), Ok(()));
+    assert_eq!(counts(&harness), (1, 1));
 }
 
 /// Its promise was computed with all of its workers, whatever the last one had.

@@ -171,6 +171,7 @@ impl Scheduler {
         if let (Some(next), Some(before)) = (&mut next.stalls, &self.stalls) {
             next.continue_from(before);
         }
+        (next.overruns, next.absorbed) = (self.overruns, self.absorbed);
         next.stay_demoted(self);
         next.apart = self.apart;
         next.safe_mode.continue_from(now, &self.safe_mode);

@@ -90,6 +90,11 @@ impl Crew {
         self.stalls.as_ref().map_or(0, |stalls| stalls.count)
     }
 
+    /// So many were counted before, if they are still declared.
+    pub(super) fn set_stalls(&mut self, count: u64) {
+        self.stalls.iter_mut().for_each(|stalls| stalls.count = count);
+    }
+
     /// Whether a batch that ends now, or dispatch that comes now, is late by a stall that was declared.
     pub(super) fn has_stalled(&mut self, started: Instant, due: Instant, now: Instant) -> bool {
         self.stalls.as_mut().is_some_and(|stalls| stalls.explains(started, due, now))

@@ -66,6 +66,8 @@ impl Device {
         }
         (self.touched, next.touched, next.unknown) = (self.all(), next.all(), next.all());
         next.demoted = next.still_demoted();
+        next.crew.set_stalls(self.crew.stalls());
+        next.count_stalls();
         Ok(())
     }
 
