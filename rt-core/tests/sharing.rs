@@ -121,16 +121,17 @@ fn an_overrun_within_the_margin_harms_nobody() {
 }
 
 /// Batches that go before those that wait, whatever is in them, as far as the shield's lines allow; of an overrun within the margin
-/// as well. Nothing mandatory is missed; a tick more is too much.
-fn nothing_that_goes_ahead_harms(turns: bool, late: u8, seed: u64) {
+/// as well. Nothing mandatory is missed; a tick more is too much. Where something stands for lines, if `relieved`.
+fn nothing_that_goes_ahead_harms(turns: bool, late: u8, seed: u64, is_relieved: bool) {
     let mut dice = Dice(seed);
     let (mut looked, mut too_large, mut asked, mut granted, mut too_much) = (0, 0, 0, 0, 0);
-    let count = instances(24);
+    let mut by_full_batches = 0;
+    let count = instances(if is_relieved { 12 } else { 24 });
     while looked < count {
         // One worker and two in turn: of two more is too large.
         let shared = Shared { workers: 1 + looked % 2, ..Shared::draw(&mut dice, turns, late) };
         let Ok(admission) = admission(&shared) else { continue };
-        if admission.relieved > 0 {
+        if is_relieved && admission.relieved == 0 {
             continue;
         }
         looked += 1;
@@ -140,18 +141,22 @@ fn nothing_that_goes_ahead_harms(turns: bool, late: u8, seed: u64) {
         let early =
             (0..shared.services.len()).map(|s| latest(s) - admission.start_within[s].as_nanos()).max();
         let early = early.unwrap_or(0) as u8;
-        let judge = |generous| Ahead { shared: &shared, early, generous }.judge(LIMIT);
-        let (found, states, yes) = judge(0);
+        let (relieved, singly) = (admission.relieved, admission.singly);
+        let judge =
+            |relieved, generous| Ahead { shared: &shared, early, relieved, singly, generous }.judge(LIMIT);
+        let (found, states, yes) = judge(relieved, 0);
         (asked, granted) = (asked + states, granted + yes);
         match found {
             Ok(_) => {}
             Err(None) => too_large += 1,
             Err(Some(moves)) => panic!("what goes ahead breaks {shared:?}: {moves:?}"),
         }
-        too_much += usize::from(matches!(judge(1).0, Err(Some(_))));
+        too_much += usize::from(matches!(judge(relieved, 1).0, Err(Some(_))));
+        by_full_batches += usize::from(relieved != 0 && matches!(judge(0, 0).0, Err(Some(_))));
     }
     println!(
-        "turns {turns}, late {late}: {granted} yes of {asked} asked, {too_large} of {count} too large; a tick more breaks {too_much}"
+        "turns {turns}, late {late}, relieved {is_relieved}: {granted} yes of {asked} asked, {too_large} of {count} too large; a tick more \
+         breaks {too_much}, full batches alone {by_full_batches}"
     );
     assert!(granted * 20 > asked, "it hardly ever says yes");
     assert!(too_large * 2 < count, "too many searches were cut short");
@@ -160,12 +165,18 @@ fn nothing_that_goes_ahead_harms(turns: bool, late: u8, seed: u64) {
 
 #[test]
 fn nothing_that_goes_ahead_of_deadlines_harms() {
-    nothing_that_goes_ahead_harms(false, 0, 21);
-    nothing_that_goes_ahead_harms(false, 1, 22);
+    nothing_that_goes_ahead_harms(false, 0, 21, false);
+    nothing_that_goes_ahead_harms(false, 1, 22, false);
+}
+
+#[test]
+fn nothing_that_goes_ahead_where_something_stands_for_lines_harms() {
+    nothing_that_goes_ahead_harms(false, 0, 25, true);
+    nothing_that_goes_ahead_harms(false, 1, 26, true);
 }
 
 #[test]
 fn nothing_that_goes_ahead_in_turns_harms() {
-    nothing_that_goes_ahead_harms(true, 0, 23);
-    nothing_that_goes_ahead_harms(true, 1, 24);
+    nothing_that_goes_ahead_harms(true, 0, 23, false);
+    nothing_that_goes_ahead_harms(true, 1, 24, false);
 }

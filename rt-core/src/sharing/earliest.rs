@@ -37,12 +37,12 @@ pub(super) fn admit(
 ) -> Result<SharedAdmission, SharingError> {
     let latest = sharing.latest_starts();
     if asked.below <= 0 && Test::new(sharing, demands, asked.points.min(FEW_POINTS)).is_soon_seen(&latest) {
-        return Ok(SharedAdmission { start_within: latest, binding: None, relieved: 0 });
+        return Ok(SharedAdmission { start_within: latest, binding: None, relieved: 0, singly: 0 });
     }
     let mut test = Test::new(sharing, demands, asked.points);
     let binding = test.tightest(&latest, (asked.below, &[]))?;
     if binding.is_none_or(|binding| binding.margin() >= 0) {
-        return Ok(SharedAdmission { start_within: latest, binding, relieved: 0 });
+        return Ok(SharedAdmission { start_within: latest, binding, relieved: 0, singly: 0 });
     }
     let (start_within, eased) = match test.least(&latest, false) {
         Err(no @ SharingError::Late(_)) if test.is_caught_up_with() => {
@@ -52,7 +52,7 @@ pub(super) fn admit(
     };
     let binding = test.tightest(&start_within, (asked.below, &eased))?;
     let relieved = (0..eased.len()).filter(|&k| eased[k].is_some()).map(|k| 1 << k).sum();
-    Ok(SharedAdmission { start_within, binding, relieved })
+    Ok(SharedAdmission { start_within, binding, relieved, singly: test.singly })
 }
 
 /// The line with the smallest margin if requests begin `within` such times; none if no margin is below what is `asked`.
@@ -75,6 +75,8 @@ struct Test<'a> {
     uniform: bool,
     /// Distances that may still be looked at.
     points: u64,
+    /// Services, a bit each, for lines of which stand some in batches of one.
+    singly: u64,
 }
 
 impl<'a> Test<'a> {
@@ -91,6 +93,7 @@ impl<'a> Test<'a> {
             repeat: Repeat::of_earliest(sharing, demands),
             uniform: sharing.is_uniform(demands),
             points,
+            singly: 0,
         }
     }
 
@@ -112,6 +115,7 @@ impl<'a> Test<'a> {
                 let all = of.for_all().filter(|line| line.margin() >= 0).map(|line| (0, line));
                 let Some((from, line)) = all.or_else(|| Some((from, of.at(from)?))) else { continue };
                 cuts[k] = from;
+                self.singly |= u64::from(line.reference == Reference::Singly) << k;
                 if line.margin() < least {
                     (tightest, least) = (Some(line), line.margin());
                 }

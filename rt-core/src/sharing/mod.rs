@@ -149,8 +149,10 @@ pub struct SharedAdmission {
     /// between two *calm* instants may exceed their times in all: where nothing mandatory waits, and every worker is free
     /// within `P̂`.
     pub binding: Option<SharedBinding>,
-    /// Services, a bit each, whose requests are shown to begin in time by what there is since their own arrival.
+    /// Services, a bit each, of which not all lines hold, as something else stands for these.
     pub relieved: u64,
+    /// Those of them for which that is what counts from the same reference in batches of one.
+    pub singly: u64,
 }
 
 impl SharedAdmission {
@@ -270,7 +272,12 @@ impl Sharing {
         let demands: Vec<Demands> =
             streams.iter().map(|of| of.iter().filter_map(StreamSpec::demand).collect()).collect();
         if demands.iter().all(Vec::is_empty) {
-            return Ok(SharedAdmission { start_within: self.latest_starts(), binding: None, relieved: 0 });
+            return Ok(SharedAdmission {
+                start_within: self.latest_starts(),
+                binding: None,
+                relieved: 0,
+                singly: 0,
+            });
         }
         self.check_rate(&demands)?;
         let admission = match self.rule {

@@ -10,7 +10,8 @@
 //! ℓ + f + (n - 1)·max P + Σ P_j·⌈(r_j(y) + a_j(y)) / B_j⌉  ≤  n·( y - e - max_k (D_k - P_k - X_k) ) ,
 //! ```
 //!
-//! and by rule T if, of every service `s` of which some wait, for every `p` up to the first that would find none of `s` waiting: if the
+//! or, for requests of services of whose lines something else stands for some, with `⌈r_j(y) / B_j⌉ + a_j(y)` in place of that count, up to
+//! the longest deadline at least; and by rule T if, of every service `s` of which some wait, for every `p` up to the first that would find none of `s` waiting: if the
 //! `p`-th, of those that wait and then those that come, must be answered by `t + y`, with `J = ⌈p/B_s⌉`,
 //!
 //! ```text
@@ -31,7 +32,7 @@ use crate::counted::Counted;
 use crate::scheduler::Scheduler;
 use crate::scheduler::earliest::Earliest;
 use crate::stream::StreamSpec;
-use crate::time::{Instant, MAX_SPAN, Span};
+use crate::time::{Instant, Span};
 
 /// The most requests that are looked at before the answer is no.
 const LOOKS: usize = 512;
@@ -49,6 +50,11 @@ pub struct SharedShield {
     workers: u64,
     /// `max (D - P - X)`.
     early: Span,
+    /// Services of whose lines something else stands for some, a bit each, and those of them that need it at every distance; the
+    /// others up to this one.
+    relieved: u64,
+    singly: u64,
+    until: Span,
     /// `(n - 1)·max P`, of those that something is promised to.
     apart: u64,
     services: Box<[Service]>,
@@ -101,7 +107,10 @@ impl Sharing {
         let service = |((&of, demands), fewer): ((&SharedService, &Demands), Option<Span>)| Service {
             of,
             fewer,
-            pace: Pace::new(&of, demands),
+            pace: match admission.singly {
+                0 => Pace::new(&of, demands),
+                _ => Pace::new(&SharedService { batch: 1, ..of }, demands),
+            },
             counted: Counted::new(demands),
             coming: Coming::new(demands.len()),
             waiting: 0,
@@ -115,13 +124,12 @@ impl Sharing {
             guard: self.guard,
             longest: self.longest,
             workers: self.workers as u64,
-            early: match admission.relieved {
-                0 => {
-                    sooner.map(|(latest, &within)| latest.saturating_sub(within)).max().unwrap_or(Span::ZERO)
-                }
-                // What goes ahead would be one more batch before those that are counted from their own arrival.
-                _ => MAX_SPAN,
-            },
+            early: sooner.map(|(latest, &within)| latest.saturating_sub(within)).max().unwrap_or(Span::ZERO),
+            relieved: admission.relieved,
+            singly: admission.singly,
+            until: self.services.iter().map(|of| of.latency).max().unwrap_or(Span::ZERO)
+                + self.guard
+                + self.guard,
             apart: most.saturating_mul(self.workers as u64 - 1),
             services: self.services.iter().zip(&demands).zip(fewer).map(service).collect(),
             due: Earliest::new(self.services.len()),
@@ -220,24 +228,41 @@ impl SharedShield {
             first = first.min(scheduler.nth_due(0));
             self.due.set(s, of.next_due(scheduler));
         }
+        // What stands for lines counts from when the request is there, behind no longer batch than any.
+        if all && self.relieved != 0 {
+            return Span::ZERO;
+        }
         let first = if all { now } else { first };
         let mut longest = most.as_nanos();
         let mut work = spare.taken.as_nanos().saturating_add(self.apart);
+        // If each batch of what comes holds one.
+        let mut apart = work;
         let late = spare.over + self.early;
+        let until = now + if self.relieved != 0 { self.until } else { Span::ZERO };
         for look in 0..LOOKS {
-            if waiting == 0 && look % EACH == 0 && self.holds_beyond(now + late, longest.saturating_add(work))
-            {
-                return Span::from_nanos(longest);
-            }
             let Some((due, s)) = self.due.earliest() else { return Span::from_nanos(longest) };
+            if waiting == 0 && look % EACH == 0 && due > until {
+                let work = if self.singly != 0 { apart } else { work };
+                if self.holds_beyond(now + late, longest.saturating_add(work)) {
+                    return Span::from_nanos(longest);
+                }
+            }
             let of = &mut self.services[s];
+            let time = of.of.time.as_nanos();
             if of.looked.is_multiple_of(of.of.batch as u64) {
-                work = work.saturating_add(of.of.time.as_nanos());
+                work = work.saturating_add(time);
+            }
+            if of.taken == of.waiting || of.taken.is_multiple_of(of.of.batch) {
+                apart = apart.saturating_add(time);
             }
             waiting -= usize::from(of.taken < of.waiting);
             of.look(now, &schedulers[s]);
             self.due.set(s, of.next_due(&schedulers[s]));
-            if due >= first {
+            let before = match (self.relieved >> s & 1 == 1, self.singly >> s & 1 == 1) {
+                (false, _) => Some(work),
+                (true, singly) => (singly || due <= until).then_some(apart),
+            };
+            if let Some(work) = before.filter(|_| due >= first) {
                 longest = longest.min(self.done(due.since(now + late)).saturating_sub(work));
                 if longest < least.as_nanos() {
                     break;

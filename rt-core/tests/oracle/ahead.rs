@@ -12,6 +12,9 @@ pub(crate) struct Ahead<'a> {
     pub(crate) shared: &'a Shared,
     /// By how much some requests must begin sooner than their answers ask.
     pub(crate) early: u8,
+    /// Services of whose lines something else stands for some, a bit each, and those for which that is at every distance.
+    pub(crate) relieved: u64,
+    pub(crate) singly: u64,
     /// By how much more it grants.
     pub(crate) generous: u8,
 }
@@ -67,15 +70,29 @@ impl Ahead<'_> {
         let first = first.map_or(0, |&left| u64::from(left).saturating_sub(late));
         let workers = self.shared.workers as u64;
         let longest = self.shared.services.iter().map(|s| u64::from(s.time)).max().unwrap_or(0);
-        let left = |y: u64| {
-            let work = |(service, of): (&Service, &Vec<(u64, u64)>)| {
-                let due = of.iter().filter(|&&(_, due)| due <= y).count();
-                due.div_ceil(service.batch) as u64 * u64::from(service.time)
-            };
-            let work: u64 = self.shared.services.iter().zip(requests).map(work).sum();
+        let deadlines = self.shared.services.iter().map(|s| u64::from(s.deadline));
+        let until = deadlines.max().unwrap_or(0) + late;
+        let batches = |y: u64, s: usize, apart: bool| {
+            let waiting = state.waiting[s].len();
+            let due = |of: &[(u64, u64)]| of.iter().filter(|&&(_, due)| due <= y).count();
+            let (before, come) = (due(&requests[s][..waiting]), due(&requests[s][waiting..]));
+            let batch = self.shared.services[s].batch;
+            // Each of those that come may be in a batch of its own.
+            if apart { before.div_ceil(batch) + come } else { (before + come).div_ceil(batch) }
+        };
+        let left = |y: u64, k: usize| {
+            let has = |of: u64| of >> k & 1 == 1;
+            if has(self.relieved) && !has(self.singly) && y > until {
+                return u64::MAX;
+            }
+            let work =
+                |s: usize| batches(y, s, has(self.relieved)) as u64 * u64::from(self.shared.services[s].time);
+            let work: u64 = (0..requests.len()).map(work).sum();
             (workers * y.saturating_sub(self.early.into())).saturating_sub(work + (workers - 1) * longest)
         };
-        (first..FAR).map(left).min().unwrap_or(0)
+        let due = |y: u64, k: usize| requests[k].iter().any(|&(_, due)| due == y);
+        let lines = (first..FAR).flat_map(|y| (0..requests.len()).map(move |k| (y, k)));
+        lines.filter(|&(y, k)| due(y, k)).map(|(y, k)| left(y, k)).min().unwrap_or(u64::MAX)
     }
 
     fn by_turns(&self, state: &State, requests: &[Vec<(u64, u64)>], (kept, taken): (u64, u64)) -> u64 {
