@@ -30,6 +30,10 @@ use crate::time::Span;
 
 mod least;
 
+/// So many distances are looked at, of each service, for what may stand for lines: far fewer systems are admitted by more than by
+/// these, and a refusal takes no longer.
+const EASED_POINTS: u64 = 1 << 14;
+
 pub(super) fn admit(
     sharing: &Sharing,
     demands: &[Demands],
@@ -46,10 +50,12 @@ pub(super) fn admit(
     }
     let (start_within, eased) = match test.least(&latest, false) {
         Err(no @ SharingError::Late(_)) if test.is_caught_up_with() => {
+            test.points = test.points.min(EASED_POINTS);
             test.least(&latest, true).map_err(|_| no)?
         }
         found => found?,
     };
+    test.points = asked.points;
     let binding = test.tightest(&start_within, (asked.below, &eased))?;
     let relieved = (0..eased.len()).filter(|&k| eased[k].is_some()).map(|k| 1 << k).sum();
     Ok(SharedAdmission { start_within, binding, relieved, singly: test.singly })

@@ -166,8 +166,8 @@ impl<'a> Reliefs<'a> {
         i128::from((self.sharing.services[j].latency + self.sharing.guard).as_nanos())
     }
 
-    /// Counts anew, where requests begin `within` such times.
-    pub(super) fn count(&mut self, within: &[Span]) {
+    /// Counts anew, where requests begin `within` such times: at so many distances of all services together.
+    pub(super) fn count(&mut self, within: &[Span]) -> u64 {
         self.points.clear();
         let mut dues: Vec<_> = (0..within.len()).map(|j| self.due(j)).collect();
         dues.sort_unstable();
@@ -194,6 +194,7 @@ impl<'a> Reliefs<'a> {
             self.points.push(Point { z, until, batches, work });
             z = until + 1;
         }
+        (self.points.len() * within.len()) as u64
     }
 
     /// What eases `k` where requests begin `within` such times, for which was counted.

@@ -65,7 +65,10 @@ impl<'a> Test<'a> {
             // What stands for lines of each service as things are, once one of them fails.
             let before = within.clone();
             let mut easing: Vec<Option<Eased>> = (0..within.len()).map(|_| None).collect();
-            let mut is_counted = false;
+            if let Some(reliefs) = &mut reliefs {
+                let looked = reliefs.count(&within);
+                self.points = self.points.checked_sub(looked).ok_or(SharingError::Horizon)?;
+            }
             for (&reference, counted) in references.iter().zip(&mut counted) {
                 let shifts = self.shifts(reference, &within);
                 // Nothing is there that was not there then, and what was asked for then was given.
@@ -91,10 +94,6 @@ impl<'a> Test<'a> {
                         let k = line.service;
                         let mut needed = i128::from(within[k].as_nanos()) - exact.margin();
                         if let Some(reliefs) = &mut reliefs {
-                            if !is_counted {
-                                reliefs.count(&before);
-                                is_counted = true;
-                            }
                             let eased = easing[k].get_or_insert_with(|| reliefs.of(k, &before));
                             let distance = exact.distance.as_nanos();
                             if let Some(stands) = eased.at(distance) {
