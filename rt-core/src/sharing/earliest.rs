@@ -32,7 +32,7 @@ mod least;
 
 /// So many distances are looked at, of each service, for what may stand for lines: far fewer systems are admitted by more than by
 /// these, and a refusal takes no longer.
-const EASED_POINTS: u64 = 1 << 14;
+const EASED_POINTS: u64 = 1 << 15;
 
 pub(super) fn admit(
     sharing: &Sharing,
