@@ -11,13 +11,7 @@ impl Device {
     #[inline(never)]
     pub(super) fn decide(&mut self, now: Instant) -> DeviceAction {
         if self.armed < now {
-            let delay = now.since(core::mem::replace(&mut self.armed, NEVER));
-            let guard = self.schedulers[0].most_late();
-            let stalled = delay > guard && self.crew.has_stalled(now - delay, now - delay + guard, now);
-            if stalled {
-                self.count_stalls();
-            }
-            self.others(usize::MAX, |scheduler| scheduler.was_late(now, delay, stalled));
+            self.dispatched_late(now);
         }
         self.report(now);
         loop {
@@ -42,6 +36,18 @@ impl Device {
                 }
             }
         }
+    }
+
+    /// A free worker should have been given what waits before `now`.
+    #[cold]
+    fn dispatched_late(&mut self, now: Instant) {
+        let delay = now.since(core::mem::replace(&mut self.armed, NEVER));
+        let guard = self.schedulers[0].most_late();
+        let stalled = delay > guard && self.crew.has_stalled(now - delay, now - delay + guard, now);
+        if stalled {
+            self.count_stalls();
+        }
+        self.others(usize::MAX, |scheduler| scheduler.was_late(now, delay, stalled));
     }
 
     /// A service that something has happened to, or that time brings something about for.
@@ -90,6 +96,7 @@ impl Device {
 
     /// Where nothing mandatory waits for anyone, and every worker is free within the longest batch, tells those that wait for
     /// it; whether there are such.
+    #[inline(never)]
     fn clear(&mut self, now: Instant) -> bool {
         if self.expected.instant().due < NEVER || !self.crew.is_prompt(now, self.longest) {
             return false;
@@ -160,6 +167,7 @@ impl Device {
 
     /// The service that goes next where nothing mandatory waits: with demoted requests before those without, each time the one
     /// that had least; one that is demoted itself if its batches, as long as they are reckoned to be, harm nobody.
+    #[inline(never)]
     fn next_background(&mut self, now: Instant) -> Option<usize> {
         let mut left = self.waiting;
         loop {
