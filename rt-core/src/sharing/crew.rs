@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 
 use super::shield::Spare;
 use crate::WorkerId;
-use crate::scheduler::earliest::Earliest;
+use crate::scheduler::due::Due;
 use crate::scheduler::few::Few;
 use crate::stalls::{StallMonitor, Stalls};
 use crate::time::{Instant, Span};
@@ -37,7 +37,7 @@ pub(super) struct Crew {
     /// Since when at least one is free; means something only if one is.
     pub(super) free_since: Instant,
     /// Of those that run and are not reported, when their batch is due.
-    due: Earliest,
+    due: Due,
     /// By how much batches may run over in all until what ran over is forgotten, by how much each if all do, and by how much those that
     /// ended since have.
     margin: Span,
@@ -70,7 +70,7 @@ impl Crew {
             free,
             free_count: count,
             free_since: Instant::ZERO,
-            due: Earliest::new(count),
+            due: Due::new(count),
             margin,
             each: share(margin, count),
             spent: Span::ZERO,
