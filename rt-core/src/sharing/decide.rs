@@ -139,23 +139,25 @@ impl Device {
         if !background && self.rule == Rule::Turns {
             self.line.served(self.turns[service], scheduler.has_mandatory());
         }
-        let mut time = time;
-        if scheduler.selector().is_some() {
-            time = self.vary(now, worker, service, time);
-        }
+        let varies = scheduler.selector().is_some();
+        let time = if varies { self.vary(now, worker, service, time) } else { time };
         match self.schedulers[service].rest_after_turn(now) {
             Some(wake) => self.look_at(service, wake),
             None => self.touched |= 1 << service,
         }
-        if background {
-            let reckoned = self.schedulers[service].reckon(time);
-            self.used[service] = self.used[service] + reckoned;
-            if reckoned > self.longest {
-                self.began_a_longer(service);
-            }
-            return Some(Ok(self.started(now, worker, service, reckoned)));
-        }
+        let time = if background { self.began_background(service, time) } else { time };
         Some(Ok(self.started(now, worker, service, time)))
+    }
+
+    /// A batch of `service` has begun that takes `time` where nothing mandatory waits: what it is reckoned to take.
+    #[inline(never)]
+    fn began_background(&mut self, service: usize, time: Span) -> Span {
+        let reckoned = self.schedulers[service].reckon(time);
+        self.used[service] = self.used[service] + reckoned;
+        if reckoned > self.longest {
+            self.began_a_longer(service);
+        }
+        reckoned
     }
 
     #[inline(always)]

@@ -199,7 +199,7 @@ impl Device {
         room: bool,
     ) -> Option<Resolution> {
         let at = arrival.at;
-        let scheduler = &mut self.schedulers[service];
+        let (scheduler, bit) = (&mut self.schedulers[service], 1 << service);
         let late = now.since(at) > scheduler.most_late();
         let before = if late { scheduler.waiting_mandatory() } else { 0 };
         let resolution = scheduler.handle_wanted(now, arrival, wanted, room);
@@ -207,7 +207,7 @@ impl Device {
             self.armed = self.armed.min(at);
         }
         match scheduler.waits_until(now) {
-            Some(wake) if self.touched >> service & 1 == 0 => {
+            Some(wake) if self.touched & bit == 0 => {
                 // Mostly it only waits behind others.
                 if scheduler.has_new_first() {
                     self.look_at(service, wake);
@@ -215,12 +215,12 @@ impl Device {
                 debug_assert!(self.is_known(service, wake), "who comes behind others changes nothing");
             }
             _ => {
-                self.touched |= 1 << service;
+                self.touched |= bit;
                 // Who comes first stands first, though all of one instant be polled together.
                 self.note_mandatory(service);
             }
         }
-        if resolution.is_none() && self.crew.has_free() {
+        if self.crew.has_free() && resolution.is_none() {
             self.arm(at);
         }
         resolution
@@ -236,11 +236,11 @@ impl Device {
         // Mostly what waits is what waited, and it waits for what it did.
         match scheduler.rest_after_end(now) {
             Some(moved) if self.touched & bit == 0 => {
+                self.telling |= bit;
                 if moved {
                     let (due, wake) = (self.expected.at(service).due, scheduler.next_wake(now));
                     self.expected.set(service, Expected { due, wake });
                 }
-                self.telling |= bit;
             }
             _ => self.touched |= bit,
         }
@@ -299,8 +299,8 @@ impl Device {
     /// Whether there is nothing to do as all workers are busy, nothing has happened and all are on time.
     #[inline]
     fn is_busy(&self, now: Instant) -> bool {
-        let rest = self.touched == 0 && self.armed == NEVER && now < self.expected.instant().wake;
-        rest && self.unclear == 0 && !self.ahead && self.crew.is_busy(now)
+        let rest = self.armed == NEVER && self.touched | self.unclear == 0 && !self.ahead;
+        rest && now < self.expected.instant().wake && self.crew.is_busy(now)
     }
 
     /// There is nothing to do before something happens, or time brings something about.
