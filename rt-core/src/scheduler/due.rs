@@ -121,7 +121,8 @@ impl Due {
 
     /// The earliest instant, and whose it is: the first of equals.
     pub(crate) fn earliest(&self) -> Option<(Instant, usize)> {
-        let first = self.line.as_ref().map_or((self.earliest, 0), |line| (line.earliest(), line.first.into()));
+        let first =
+            self.line.as_ref().map_or((self.earliest, 0), |line| (line.earliest(), line.first.into()));
         self.others.earliest().into_iter().chain([first]).min().filter(|&(at, _)| at < NEVER)
     }
 }
