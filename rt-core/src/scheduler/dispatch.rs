@@ -271,8 +271,14 @@ impl Scheduler {
         if self.shield.is_some() {
             self.look_for_lull();
         }
-        let form = if skip.is_none() { self.formed_for(now, worker) } else { (0, usize::MAX) };
-        match self.first_in_line(now, worker, form).filter(|_| skip.is_none()) {
+        let (form, first) = match skip {
+            None => {
+                let form = self.formed_for(now, worker);
+                (form, self.first_in_line(now, worker, form))
+            }
+            Some(_) => ((0, usize::MAX), None),
+        };
+        match first {
             Some((class, count)) => {
                 let batch = self.pool.batch_mut(worker);
                 self.waiting.take_first(class, count, |request| {

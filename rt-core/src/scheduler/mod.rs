@@ -6,6 +6,7 @@ pub(crate) mod batch;
 mod carry_in;
 mod demotion;
 mod dispatch;
+pub(crate) mod due;
 pub(crate) mod earliest;
 mod entry;
 mod fallback;

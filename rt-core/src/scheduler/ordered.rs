@@ -115,7 +115,8 @@ impl Ordered {
     /// Lets go of the first.
     #[inline(always)]
     pub(crate) fn drop_first(&mut self) {
-        if self.places.pop_front().is_some() {
+        if !self.places.is_empty() {
+            self.places.pop_front();
             self.front += 1;
             if !self.gaps.is_empty() {
                 self.close();

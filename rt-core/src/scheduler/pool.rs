@@ -208,7 +208,7 @@ impl Pool {
     #[inline(always)]
     pub(crate) fn start(&mut self, now: Instant, worker: WorkerId) -> (Span, bool) {
         let w = &mut self.workers[worker];
-        let alike = &mut self.kinds[w.kind];
+        let alike = kind_of(&mut self.kinds, w);
         let time = alike.kind.workers.profile.bound(w.batch.len());
         let (due, long) = (now + time, time > alike.kind.time);
         alike.set_free(worker, false);
@@ -276,7 +276,7 @@ impl Pool {
         let State::Busy { started, due, reported } = w.state else { return None };
         w.state = State::Free;
         self.running -= w.batch.len();
-        let alike = &mut self.kinds[w.kind];
+        let alike = kind_of(&mut self.kinds, w);
         alike.set_due(worker, NEVER);
         if reported {
             alike.overdue -= 1;
@@ -360,5 +360,14 @@ impl Pool {
         let there = there.map(|of| &of.kind.workers.profile);
         let bound = there.clone().map(|profile| profile.bound(1)).min();
         self.quickest = bound.zip(there.map(|profile| profile.likely(1)).min());
+    }
+}
+
+/// Those that `worker` is one of: mostly all are alike.
+#[inline(always)]
+fn kind_of<'a>(kinds: &'a mut [Alike], worker: &Worker) -> &'a mut Alike {
+    match kinds {
+        [only] => only,
+        kinds => &mut kinds[worker.kind],
     }
 }

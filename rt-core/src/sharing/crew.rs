@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 
 use super::shield::Spare;
 use crate::WorkerId;
-use crate::scheduler::earliest::Earliest;
+use crate::scheduler::due::Due;
 use crate::scheduler::few::Few;
 use crate::stalls::{StallMonitor, Stalls};
 use crate::time::{Instant, Span};
@@ -37,7 +37,7 @@ pub(super) struct Crew {
     /// Since when at least one is free; means something only if one is.
     pub(super) free_since: Instant,
     /// Of those that run and are not reported, when their batch is due.
-    due: Earliest,
+    due: Due,
     /// By how much batches may run over in all until what ran over is forgotten, by how much each if all do, and by how much those that
     /// ended since have.
     margin: Span,
@@ -70,7 +70,7 @@ impl Crew {
             free,
             free_count: count,
             free_since: Instant::ZERO,
-            due: Earliest::new(count),
+            due: Due::new(count),
             margin,
             each: share(margin, count),
             spent: Span::ZERO,
@@ -136,24 +136,28 @@ impl Crew {
         self.due.set(worker, due);
     }
 
-    /// The batch that `worker` ran, if it ran one, has ended: it is free. Whether it stood still in a stall; then it was due now.
-    pub(super) fn end(&mut self, now: Instant, worker: WorkerId) -> Option<(Running, bool)> {
-        let mut ended = self.running.get_mut(worker)?.take()?;
+    /// `worker` runs no batch any more: which it ran, to be [`Crew::end`]ed.
+    #[inline(always)]
+    pub(super) fn take(&mut self, worker: WorkerId) -> Option<Running> {
+        self.running.get_mut(worker)?.take()
+    }
+
+    /// The batch that `worker` ran has ended: it is free. Whether it stood still in a stall.
+    #[inline(always)]
+    pub(super) fn end(&mut self, now: Instant, worker: WorkerId, ended: Running) -> bool {
         self.due.remove(worker);
         self.set_free(now, worker);
-        let stalled = now > ended.due && self.ran_over(now, &ended);
-        if stalled {
-            ended.due = now;
-        }
-        if now <= ended.due {
+        let late = now > ended.due;
+        let stalled = late && self.ran_over(now, ended);
+        if !late || stalled {
             self.is_over(worker);
         }
-        Some((ended, stalled))
+        stalled
     }
 
     /// A batch has ended later than it was due: whether by a stall, and else it ran over.
     #[cold]
-    fn ran_over(&mut self, now: Instant, ended: &Running) -> bool {
+    fn ran_over(&mut self, now: Instant, ended: Running) -> bool {
         let over = now.since(ended.due);
         let beyond = !ended.reported && self.excess(now) + over > self.margin;
         if beyond && self.has_stalled(ended.started, ended.due, now) {

@@ -11,13 +11,7 @@ impl Device {
     #[inline(never)]
     pub(super) fn decide(&mut self, now: Instant) -> DeviceAction {
         if self.armed < now {
-            let delay = now.since(core::mem::replace(&mut self.armed, NEVER));
-            let guard = self.schedulers[0].most_late();
-            let stalled = delay > guard && self.crew.has_stalled(now - delay, now - delay + guard, now);
-            if stalled {
-                self.count_stalls();
-            }
-            self.others(usize::MAX, |scheduler| scheduler.was_late(now, delay, stalled));
+            self.dispatched_late(now);
         }
         self.report(now);
         loop {
@@ -42,6 +36,18 @@ impl Device {
                 }
             }
         }
+    }
+
+    /// A free worker should have been given what waits before `now`.
+    #[cold]
+    fn dispatched_late(&mut self, now: Instant) {
+        let delay = now.since(core::mem::replace(&mut self.armed, NEVER));
+        let guard = self.schedulers[0].most_late();
+        let stalled = delay > guard && self.crew.has_stalled(now - delay, now - delay + guard, now);
+        if stalled {
+            self.count_stalls();
+        }
+        self.others(usize::MAX, |scheduler| scheduler.was_late(now, delay, stalled));
     }
 
     /// A service that something has happened to, or that time brings something about for.
@@ -90,6 +96,7 @@ impl Device {
 
     /// Where nothing mandatory waits for anyone, and every worker is free within the longest batch, tells those that wait for
     /// it; whether there are such.
+    #[inline(never)]
     fn clear(&mut self, now: Instant) -> bool {
         if self.expected.instant().due < NEVER || !self.crew.is_prompt(now, self.longest) {
             return false;
@@ -132,23 +139,25 @@ impl Device {
         if !background && self.rule == Rule::Turns {
             self.line.served(self.turns[service], scheduler.has_mandatory());
         }
-        let mut time = time;
-        if scheduler.selector().is_some() {
-            time = self.vary(now, worker, service, time);
-        }
+        let varies = scheduler.selector().is_some();
+        let time = if varies { self.vary(now, worker, service, time) } else { time };
         match self.schedulers[service].rest_after_turn(now) {
             Some(wake) => self.look_at(service, wake),
             None => self.touched |= 1 << service,
         }
-        if background {
-            let reckoned = self.schedulers[service].reckon(time);
-            self.used[service] = self.used[service] + reckoned;
-            if reckoned > self.longest {
-                self.began_a_longer(service);
-            }
-            return Some(Ok(self.started(now, worker, service, reckoned)));
-        }
+        let time = if background { self.began_background(service, time) } else { time };
         Some(Ok(self.started(now, worker, service, time)))
+    }
+
+    /// A batch of `service` has begun that takes `time` where nothing mandatory waits: what it is reckoned to take.
+    #[inline(never)]
+    fn began_background(&mut self, service: usize, time: Span) -> Span {
+        let reckoned = self.schedulers[service].reckon(time);
+        self.used[service] = self.used[service] + reckoned;
+        if reckoned > self.longest {
+            self.began_a_longer(service);
+        }
+        reckoned
     }
 
     #[inline(always)]
@@ -160,6 +169,7 @@ impl Device {
 
     /// The service that goes next where nothing mandatory waits: with demoted requests before those without, each time the one
     /// that had least; one that is demoted itself if its batches, as long as they are reckoned to be, harm nobody.
+    #[inline(never)]
     fn next_background(&mut self, now: Instant) -> Option<usize> {
         let mut left = self.waiting;
         loop {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::crew::Crew;
+use super::crew::{Crew, Running};
 use super::line::Line;
 use super::shield::SharedShield;
 use super::types::{DeviceAction, DeviceConfig, DeviceError};
@@ -199,14 +199,15 @@ impl Device {
         room: bool,
     ) -> Option<Resolution> {
         let at = arrival.at;
-        let scheduler = &mut self.schedulers[service];
-        let before = scheduler.waiting_mandatory();
+        let (scheduler, bit) = (&mut self.schedulers[service], 1 << service);
+        let late = now.since(at) > scheduler.most_late();
+        let before = if late { scheduler.waiting_mandatory() } else { 0 };
         let resolution = scheduler.handle_wanted(now, arrival, wanted, room);
-        if now.since(at) > scheduler.most_late() && scheduler.has_taken_in(before, resolution.as_ref()) {
+        if late && scheduler.has_taken_in(before, resolution.as_ref()) {
             self.armed = self.armed.min(at);
         }
         match scheduler.waits_until(now) {
-            Some(wake) if self.touched >> service & 1 == 0 => {
+            Some(wake) if self.touched & bit == 0 => {
                 // Mostly it only waits behind others.
                 if scheduler.has_new_first() {
                     self.look_at(service, wake);
@@ -214,12 +215,12 @@ impl Device {
                 debug_assert!(self.is_known(service, wake), "who comes behind others changes nothing");
             }
             _ => {
-                self.touched |= 1 << service;
+                self.touched |= bit;
                 // Who comes first stands first, though all of one instant be polled together.
                 self.note_mandatory(service);
             }
         }
-        if resolution.is_none() && self.crew.has_free() {
+        if self.crew.has_free() && resolution.is_none() {
             self.arm(at);
         }
         resolution
@@ -227,29 +228,27 @@ impl Device {
 
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
-        let Some((ended, stalled)) = self.crew.end(now, worker) else { return };
+        let Some(Running { service, started, due, reported }) = self.crew.take(worker) else { return };
+        let stalled = self.crew.end(now, worker, Running { service, started, due, reported });
         self.look_for_harm(now);
-        let (scheduler, bit) = (&mut self.schedulers[ended.service], 1 << ended.service);
+        let (scheduler, bit) = (&mut self.schedulers[service], 1 << service);
         scheduler.take_end(now, worker, ran, stalled);
         // Mostly what waits is what waited, and it waits for what it did.
         match scheduler.rest_after_end(now) {
             Some(moved) if self.touched & bit == 0 => {
-                if moved {
-                    let (due, wake) = (self.expected.at(ended.service).due, scheduler.next_wake(now));
-                    self.expected.set(ended.service, Expected { due, wake });
-                }
                 self.telling |= bit;
+                if moved {
+                    let (due, wake) = (self.expected.at(service).due, scheduler.next_wake(now));
+                    self.expected.set(service, Expected { due, wake });
+                }
             }
             _ => self.touched |= bit,
         }
         if stalled {
             self.count_stalls();
         }
-        if ended.reported {
-            self.others(ended.service, |scheduler| scheduler.is_relieved(now));
-        } else if now > ended.due && self.crew.has_harmed() {
-            self.tell_others(now, ended);
-            self.demote(now, ended, false);
+        if now > due && !stalled {
+            self.ended_late(now, Running { service, started, due, reported });
         }
         // Its worker is free since now, or another was before.
         self.armed = self.armed.min(now);
@@ -300,8 +299,8 @@ impl Device {
     /// Whether there is nothing to do as all workers are busy, nothing has happened and all are on time.
     #[inline]
     fn is_busy(&self, now: Instant) -> bool {
-        let rest = self.touched == 0 && self.armed == NEVER && now < self.expected.instant().wake;
-        rest && self.unclear == 0 && !self.ahead && self.crew.is_busy(now)
+        let rest = self.armed == NEVER && self.touched | self.unclear == 0 && !self.ahead;
+        rest && now < self.expected.instant().wake && self.crew.is_busy(now)
     }
 
     /// There is nothing to do before something happens, or time brings something about.

@@ -9,11 +9,27 @@ impl Device {
     /// Tells of batches that run on for longer than harms nobody.
     pub(super) fn report(&mut self, now: Instant) {
         while let Some(late) = self.crew.report(now) {
-            self.look_for_harm(now);
-            self.tell_others(now, late);
-            self.demote(now, late, true);
-            self.schedulers[late.service].runs_on(now);
-            self.touched |= 1 << late.service;
+            self.runs_on(now, late);
+        }
+    }
+
+    #[cold]
+    fn runs_on(&mut self, now: Instant, late: Running) {
+        self.look_for_harm(now);
+        self.tell_others(now, late);
+        self.demote(now, late, true);
+        self.schedulers[late.service].runs_on(now);
+        self.touched |= 1 << late.service;
+    }
+
+    /// A batch has ended that was reported, or later than it was due.
+    #[cold]
+    pub(super) fn ended_late(&mut self, now: Instant, ended: Running) {
+        if ended.reported {
+            self.others(ended.service, |scheduler| scheduler.is_relieved(now));
+        } else if self.crew.has_harmed() {
+            self.tell_others(now, ended);
+            self.demote(now, ended, false);
         }
     }
 

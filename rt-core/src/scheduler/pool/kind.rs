@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use super::{State, Worker};
 use crate::scheduler::WorkerId;
-use crate::scheduler::earliest::Earliest;
+use crate::scheduler::due::Due;
 use crate::scheduler::few::Few;
 use crate::scheduler::types::NEVER;
 use crate::time::{Instant, Span};
@@ -33,7 +33,7 @@ pub(super) struct Alike {
     free: Few,
     pub(super) free_count: usize,
     /// Those that are busy and not yet reported as overdue; nothing if they are looked for when asked.
-    due: Option<Earliest>,
+    due: Option<Due>,
     /// Those that were.
     pub(super) overdue: usize,
     pub(super) lost: usize,
@@ -51,7 +51,7 @@ impl Alike {
             first,
             free: Few::default(),
             free_count: 0,
-            due: Some(Earliest::new(workers.count)),
+            due: Some(Due::new(workers.count)),
             overdue: 0,
             lost: 0,
             other: workers.slower().unwrap_or_else(|| workers.clone()),
