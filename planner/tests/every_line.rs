@@ -5,8 +5,8 @@ use planner::certificate::{SharedBinding, SharedReason, SharedServiceAnswer, Sha
 use planner::certify::MAX_SCALE;
 use planner::verify::{Verified, VerifyError, verify};
 use planner::{Certificate, Number, Question, SharedClaim, SharedProblem, certify_shared};
-use rt_core::StreamSpec;
 use rt_core::sharing::{Rule, SharedAdmission, SharingError};
+use rt_core::{Span, StreamSpec};
 
 use crate::naive::lines::{Line, Service, Shared, Walk, draw, name};
 use crate::naive::{CONSTRAINTS, Dice, Stream, arrivals, effort};
@@ -73,8 +73,6 @@ struct Seen {
     early: u64,
     /// Of those, though not all lines hold.
     relieved: u64,
-    /// Of those that are early, with something left for overruns.
-    spared: u64,
     refused: u64,
     at_capacity: u64,
     forged: u64,
@@ -127,20 +125,15 @@ fn agree(system: &Shared, turns: bool, dice: &mut Dice, seen: &mut Seen) {
     match (&said, &within) {
         (Ok(admission), Some(within)) => {
             let starts = admission.start_within.iter().enumerate().filter(|(s, _)| walk.demands(*s));
-            // The least leave nothing for overruns; where they must be early, others may leave some.
-            let is_early = least.is_some();
-            let mut begun = within.clone();
             for (s, start) in starts {
-                begun[s] = start.as_nanos() as i64;
-                assert!(begun[s] == within[s] || is_early && begun[s] > within[s], "{s}: {}", about());
+                assert_eq!(*start, Span::from_nanos(within[s] as u64), "{s}: {}", about());
             }
-            let line = holds(&begun).unwrap_or_else(|| panic!("no line holds: {}", about()));
+            let line = holds(within).unwrap_or_else(|| panic!("no line holds: {}", about()));
             assert_eq!(admission.overrun_margin().as_nanos() as i64, line.margin(), "{}", about());
             assert_eq!(admission.binding.map(|b| b.margin()), Some(line.margin().into()), "{}", about());
             seen.admitted += 1;
             seen.early += u64::from(least.is_some());
-            seen.spared += u64::from(is_early && line.margin() > 0);
-            let is_relieved = walk.tightest(&begun).0.margin() < 0;
+            let is_relieved = walk.tightest(within).0.margin() < 0;
             seen.relieved += u64::from(is_relieved);
             assert_eq!(admission.relieved != 0, is_relieved, "{}", about());
             let (work, done) = system.load();
@@ -268,7 +261,7 @@ fn one_and_two_services_are_promised_what_the_lines_say() {
 
 /// Deadlines that are long beside the batches, for which starts as late as can be are not the best.
 #[test]
-fn starts_are_early_where_late_ones_will_not_do() {
+fn starts_are_the_earliest_where_late_ones_will_not_do() {
     let mut dice = Dice(4);
     let (all, mut systems, mut drawn) = (arrivals(), Vec::new(), 0);
     while (systems.len() as u64) < 25 * effort() {
@@ -288,7 +281,7 @@ fn starts_are_early_where_late_ones_will_not_do() {
     }
     println!("{drawn} drawn");
     let seen = look(systems, &mut dice);
-    assert!(seen.early >= 25 && seen.relieved > 15 && seen.spared > 5 && seen.forged > 25, "{seen:?}");
+    assert!(seen.early >= 25 && seen.relieved > 15 && seen.forged > 25, "{seen:?}");
 }
 
 /// Two and three services, some of which have two streams, or one that is promised nothing.

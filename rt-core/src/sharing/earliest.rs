@@ -33,8 +33,6 @@ mod least;
 /// So many distances are looked at, of each service, for what may stand for lines: far fewer systems are admitted by more than by
 /// these, and a refusal takes no longer.
 const EASED_POINTS: u64 = 1 << 15;
-/// So often half as much is tried.
-const LESS: u32 = 5;
 
 pub(super) fn admit(
     sharing: &Sharing,
@@ -50,19 +48,17 @@ pub(super) fn admit(
     if binding.is_none_or(|binding| binding.margin() >= 0) {
         return Ok(SharedAdmission { start_within: latest, binding, relieved: 0, singly: 0 });
     }
-    let none = alloc::vec![Span::ZERO; latest.len()];
-    let (found, eased) = match test.least(&none, &latest, (0, false)) {
+    let (start_within, eased) = match test.least(&latest, false) {
         Err(no @ SharingError::Late(_)) if test.is_caught_up_with() => {
             test.points = test.points.min(EASED_POINTS);
-            (test.least(&none, &latest, (0, true)).map_err(|_| no)?, true)
+            test.least(&latest, true).map_err(|_| no)?
         }
-        found => (found?, false),
+        found => found?,
     };
-    let mut admission = test.admission(found, asked)?;
-    if asked.below > 0 {
-        test.leave_more(&mut admission, &latest, (asked, eased));
-    }
-    Ok(admission)
+    test.points = asked.points;
+    let binding = test.tightest(&start_within, (asked.below, &eased))?;
+    let relieved = (0..eased.len()).filter(|&k| eased[k].is_some()).map(|k| 1 << k).sum();
+    Ok(SharedAdmission { start_within, binding, relieved, singly: test.singly })
 }
 
 /// The line with the smallest margin if requests begin `within` such times; none if no margin is below what is `asked`.
@@ -167,49 +163,6 @@ impl<'a> Test<'a> {
             }
         }
         Ok(tightest)
-    }
-
-    /// The answer with such an `X`, and of each service the least distance at which something stands for a line.
-    fn admission(
-        &mut self,
-        (start_within, relieved): (Vec<Span>, Vec<Option<u64>>),
-        asked: Asked,
-    ) -> Result<SharedAdmission, SharingError> {
-        (self.points, self.singly) = (asked.points, 0);
-        let binding = self.tightest(&start_within, (asked.below, &relieved))?;
-        let relieved = (0..relieved.len()).filter(|&k| relieved[k].is_some()).map(|k| 1 << k).sum();
-        Ok(SharedAdmission { start_within, binding, relieved, singly: self.singly })
-    }
-
-    /// The least `X` leaves nothing for batches to run over by, though all may begin sooner than they must: of those that hold by a part of
-    /// that the one that leaves most.
-    fn leave_more(
-        &mut self,
-        admission: &mut SharedAdmission,
-        latest: &[Span],
-        (asked, eased): (Asked, bool),
-    ) {
-        let promised = (0..latest.len()).filter(|&k| !self.demands[k].is_empty());
-        let sooner = promised.map(|k| latest[k].saturating_sub(admission.start_within[k])).min();
-        let mut more = |spare: Span, from: &[Span]| {
-            let points = asked.points.min(EASED_POINTS);
-            self.points = points;
-            let (within, _) = self.least(from, latest, (spare.as_nanos().into(), eased)).ok()?;
-            self.points = points;
-            // Which lines hold nevertheless is seen at once.
-            let found = self.least(&within, latest, (0, eased)).ok()?;
-            self.admission(found, asked).ok()
-        };
-        let least = admission.start_within.clone();
-        for part in 1..=LESS {
-            let spare = Span::from_nanos(sooner.unwrap_or(Span::ZERO).as_nanos() >> part);
-            match more(spare, &least) {
-                Some(other) if other.overrun_margin() > admission.overrun_margin() => *admission = other,
-                // With less it is less.
-                _ if admission.overrun_margin() > Span::ZERO => return,
-                _ => {}
-            }
-        }
     }
 
     /// Whether `latest` keeps all lines, or else what would if counts were straight lines, at few distances.

@@ -49,16 +49,14 @@ impl<'a> Test<'a> {
         None
     }
 
-    /// The least `X`, not below `from`, with which all lines hold by `spare`; or if `eased`, those that something stands for: of each
-    /// service the least distance of one of these.
+    /// The least `X` with which all lines hold; or if `eased`, those that something stands for: of each service the least distance of one of these.
     pub(super) fn least(
         &mut self,
-        from: &[Span],
         latest: &[Span],
-        (spare, eased): (i128, bool),
+        eased: bool,
     ) -> Result<(Vec<Span>, Vec<Option<u64>>), SharingError> {
         let mut reliefs = eased.then(|| self.reliefs());
-        let mut within = from.to_vec();
+        let mut within = alloc::vec![Span::ZERO; latest.len()];
         let references: Vec<_> = self.references().collect();
         // What was counted of each reference when it was looked at last.
         let mut counted: Vec<Vec<Shift>> = alloc::vec![Vec::new(); references.len()];
@@ -79,31 +77,30 @@ impl<'a> Test<'a> {
                 }
                 let lines = self.lines(reference, &shifts);
                 let mut keys = self.keys(&within);
-                let (mut over, mut failed, uniform) = (lines.hold_from(spare, &keys), None, self.uniform);
+                let (mut over, mut failed, uniform) = (lines.hold_from(0, &keys), None, self.uniform);
                 let (sharing, demands) = (self.sharing, self.demands);
                 let ended = self.look(&lines, &shifts, over, |front| {
-                    if front.is_no_tighter_than(spare, &keys) {
+                    if front.is_no_tighter_than(0, &keys) {
                         return Look { regular: true, over };
                     }
                     let (mut regular, mut late) = (true, false);
                     for line in front.lines() {
                         // Their number says no more than the average of all.
-                        if line.binding(&within, line.average()).margin() >= spare {
+                        if line.binding(&within, line.average()).margin() >= 0 {
                             continue;
                         }
                         let exact = line.binding(&within, line.latest());
-                        if exact.margin() >= spare {
+                        if exact.margin() >= 0 {
                             regular &= uniform;
                             continue;
                         }
                         let k = line.service;
-                        let mut needed = i128::from(within[k].as_nanos()) - exact.margin() + spare;
+                        let mut needed = i128::from(within[k].as_nanos()) - exact.margin();
                         if let Some(reliefs) = &mut reliefs {
                             let eased = easing[k].get_or_insert_with(|| reliefs.of(k, &before));
                             let distance = exact.distance.as_nanos();
                             if let Some(stands) = eased.at(distance) {
-                                needed =
-                                    needed.min(i128::from(before[k].as_nanos()) - stands.margin() + spare);
+                                needed = needed.min(i128::from(before[k].as_nanos()) - stands.margin());
                             }
                             if needed <= i128::from(within[k].as_nanos()) {
                                 relieved[k] = Some(relieved[k].map_or(distance, |first| first.min(distance)));
@@ -122,7 +119,7 @@ impl<'a> Test<'a> {
                     if late {
                         raised = true;
                         keys = Keys::of(sharing, demands, &within);
-                        over = lines.hold_from(spare, &keys);
+                        over = lines.hold_from(0, &keys);
                     }
                     Look { regular, over }
                 });
