@@ -38,7 +38,7 @@ fn thrown_together(seed: u64) -> String {
     );
     text += &stream("service", &mut dice, period);
     for name in ["p", "q"] {
-        let (period, deadline) = (dice.random_range(15..70), dice.random_range(40..140));
+        let (period, deadline) = (dice.random_range(12..50), dice.random_range(40..140));
         text += &format!("[[pipeline]]\nname = \"{name}\"\nguard = \"1ms\"\ndeadline = \"{deadline}ms\"\n");
         text += &stream("pipeline", &mut dice, period);
         text += &format!("[[pipeline.stage]]\nname = \"a\"\n{}", models(&mut dice, 160));
