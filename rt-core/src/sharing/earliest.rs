@@ -22,7 +22,7 @@
 use alloc::vec::Vec;
 
 use super::horizon::{Ceiling, Repeat};
-use super::margin::{Front, Keys, Lines};
+use super::margin::{Front, Keys, Line, Lines};
 use super::sweep::{Both, Look, Rises, Shift, Sweep};
 use super::{Asked, Demands, FEW_POINTS, Reference, SharedAdmission, SharedBinding, Sharing, SharingError};
 use crate::growth::Envelope;
@@ -41,24 +41,34 @@ pub(super) fn admit(
 ) -> Result<SharedAdmission, SharingError> {
     let latest = sharing.latest_starts();
     if asked.below <= 0 && Test::new(sharing, demands, asked.points.min(FEW_POINTS)).is_soon_seen(&latest) {
-        return Ok(SharedAdmission { start_within: latest, binding: None, relieved: 0, singly: 0 });
+        return Ok(SharedAdmission::by_lines(latest, None));
     }
     let mut test = Test::new(sharing, demands, asked.points);
     let binding = test.tightest(&latest, (asked.below, &[]))?;
     if binding.is_none_or(|binding| binding.margin() >= 0) {
-        return Ok(SharedAdmission { start_within: latest, binding, relieved: 0, singly: 0 });
+        return Ok(SharedAdmission::by_lines(latest, binding));
     }
-    let (start_within, eased) = match test.least(&latest, false) {
+    let mut reliefs = None;
+    let (start_within, first) = match test.least(&latest, None) {
         Err(no @ SharingError::Late(_)) if test.is_caught_up_with() => {
+            let reliefs = reliefs.insert(test.reliefs());
             test.points = test.points.min(EASED_POINTS);
-            test.least(&latest, true).map_err(|_| no)?
+            test.least(&latest, Some(reliefs)).map_err(|_| no)?
         }
         found => found?,
     };
     test.points = asked.points;
-    let binding = test.tightest(&start_within, (asked.below, &eased))?;
-    let relieved = (0..eased.len()).filter(|&k| eased[k].is_some()).map(|k| 1 << k).sum();
-    Ok(SharedAdmission { start_within, binding, relieved, singly: test.singly })
+    let stands = reliefs.map(|mut reliefs| reliefs.stand(&start_within, &first)).unwrap_or_default();
+    let binding = test.tightest(&start_within, (asked.below, &stands))?;
+    let bits = |is: fn(Reference) -> bool| {
+        let stands = stands.iter().enumerate();
+        stands
+            .filter(|(_, stands)| stands.is_some_and(|(_, line)| is(line.reference)))
+            .map(|(k, _)| 1 << k)
+            .sum()
+    };
+    let singly = bits(|reference| reference == Reference::Singly);
+    Ok(SharedAdmission { start_within, binding, relieved: bits(|_| true), singly })
 }
 
 /// The line with the smallest margin if requests begin `within` such times; none if no margin is below what is `asked`.
@@ -81,8 +91,6 @@ struct Test<'a> {
     uniform: bool,
     /// Distances that may still be looked at.
     points: u64,
-    /// Services, a bit each, for lines of which stand some in batches of one.
-    singly: u64,
 }
 
 impl<'a> Test<'a> {
@@ -99,34 +107,25 @@ impl<'a> Test<'a> {
             repeat: Repeat::of_earliest(sharing, demands),
             uniform: sharing.is_uniform(demands),
             points,
-            singly: 0,
         }
     }
 
-    /// The line with the smallest margin, or the first that fails; none if no margin is `below`. Of services whose lines need not hold from
-    /// a distance on what stands for these.
+    /// The line with the smallest margin, or the first that fails; none if no margin is `below`. Of services of which something stands for
+    /// lines from a distance on, that and the lines before.
     fn tightest(
         &mut self,
         within: &[Span],
-        (below, eased): (i128, &[Option<u64>]),
+        (below, stands): (i128, &[Option<(u64, SharedBinding)>]),
     ) -> Result<Option<SharedBinding>, SharingError> {
         let (mut tightest, mut least): (Option<SharedBinding>, _) = (None, below);
-        // Of each service from which distance on its lines are not looked at.
-        let mut cuts = alloc::vec![u64::MAX; within.len()];
-        if eased.iter().any(Option::is_some) {
-            let mut reliefs = self.reliefs();
-            reliefs.count(within);
-            for (k, from) in eased.iter().enumerate().filter_map(|(k, from)| Some((k, (*from)?))) {
-                let of = reliefs.of(k, within);
-                let all = of.for_all().filter(|line| line.margin() >= 0).map(|line| (0, line));
-                let Some((from, line)) = all.or_else(|| Some((from, of.at(from)?))) else { continue };
-                cuts[k] = from;
-                self.singly |= u64::from(line.reference == Reference::Singly) << k;
-                if line.margin() < least {
-                    (tightest, least) = (Some(line), line.margin());
-                }
+        for &(_, line) in stands.iter().flatten() {
+            if line.margin() < least {
+                (tightest, least) = (Some(line), line.margin());
             }
         }
+        let is_asked = |line: &Line<'_>, distance| {
+            stands.get(line.service).copied().flatten().is_none_or(|(from, _)| distance < from)
+        };
         for reference in self.references() {
             let shifts = self.shifts(reference, within);
             let lines = self.lines(reference, &shifts);
@@ -139,7 +138,7 @@ impl<'a> Test<'a> {
                     return Look { regular: true, over: over_from };
                 }
                 let (mut regular, before) = (true, least);
-                for line in front.lines().filter(|line| front.distance < cuts[line.service]) {
+                for line in front.lines().filter(|line| is_asked(line, front.distance)) {
                     let plain = line.binding(within, line.average());
                     let exact = line.binding(within, line.latest());
                     if exact.margin() < least {

@@ -125,10 +125,6 @@ impl Line<'_> {
 
     /// When it begins at the latest.
     pub(super) fn latest(&self) -> u128 {
-        // The share of one worker is all.
-        if self.sharing.workers == 1 {
-            return self.average();
-        }
         let [guard, longest] =
             [self.sharing.guard, self.sharing.longest].map(|span| u128::from(span.as_nanos()));
         self.average().min(guard + longest + self.sharing.longest_share(self.batches, self.service))

@@ -156,6 +156,11 @@ pub struct SharedAdmission {
 }
 
 impl SharedAdmission {
+    /// With all lines.
+    fn by_lines(start_within: Vec<Span>, binding: Option<SharedBinding>) -> Self {
+        Self { start_within, binding, relieved: 0, singly: 0 }
+    }
+
     /// By how much the batches begun between two calm instants may exceed their times in all; without limit if nothing is
     /// promised to anyone.
     #[must_use]
@@ -378,6 +383,9 @@ impl Sharing {
         let time = |j: usize| u128::from(self.services[j].time.as_nanos());
         let there = |j: usize| u128::from(batches[j].saturating_sub(u64::from(j == but)));
         let all = 0..batches.len();
+        if self.workers == 1 {
+            return all.map(|j| time(j) * there(j)).sum();
+        }
         let mut left = all.clone().map(there).sum::<u128>() / self.workers as u128;
         let (mut together, mut below) = (0, u128::MAX);
         while left > 0

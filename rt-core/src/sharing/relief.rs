@@ -4,8 +4,7 @@
 //! `N_j(z) = α_j(z - D_j + X_j + 1)` that and what may wait there. With one batch of `k` less in `c'`, a count `c` is enough at `z` if
 //!
 //! ```text
-//! g + min( P̂ + share(c'(z)),  max over [z - P̂, z] of u + z - x )  ≤  z - D_k + X_k ,
-//! u = share(c'(x)) for n = 1, else ⌊(Σ P_j·c'_j(x) + (n - 1)·P̂) / n⌋ :
+//! g + min( P̂ + share(c'(z)),  max over [z - P̂, z] of ⌊(Σ P_j·c'_j(x) + (n - 1)·P̂) / n⌋ + z - x )  ≤  z - D_k + X_k :
 //! ```
 //!
 //! counted from there, or from the next start at `x`, of whose worker nothing is left. All mandatory requests of `k` begin within `X_k` if
@@ -83,11 +82,6 @@ impl Eased {
             .reduce(|one, other| if other.margin() > one.margin() { other } else { one })
     }
 
-    /// What stands for all of them.
-    pub(super) fn for_all(&self) -> Option<SharedBinding> {
-        self.all
-    }
-
     fn line(&self, reference: Reference, (z, margin): At) -> SharedBinding {
         let span =
             |ns: i128| Span::from_nanos(u64::try_from(ns).unwrap_or(if ns < 0 { 0 } else { u64::MAX }));
@@ -151,14 +145,18 @@ pub(super) struct Reliefs<'a> {
     rises: Vec<Rises<'a>>,
     points: Vec<Point>,
     /// Of each service the least `X` if every batch may hold a single request, and where that is needed.
-    pub(super) singly: Vec<Option<SharedBinding>>,
+    singly: Vec<Option<SharedBinding>>,
 }
 
 impl<'a> Reliefs<'a> {
-    /// All but those by single requests.
-    pub(super) fn new(sharing: &'a Sharing, demands: &[Demands<'a>]) -> Self {
+    /// With, of each service, what asks most of batches of one.
+    pub(super) fn new(
+        sharing: &'a Sharing,
+        demands: &[Demands<'a>],
+        singly: Vec<Option<SharedBinding>>,
+    ) -> Self {
         let rises = demands.iter().map(|of| Rises::new(of, 1, 0)).collect();
-        Self { sharing, rises, points: Vec::new(), singly: alloc::vec![None; demands.len()] }
+        Self { sharing, rises, points: Vec::new(), singly }
     }
 
     /// `D`.
@@ -236,6 +234,22 @@ impl<'a> Reliefs<'a> {
         eased
     }
 
+    /// Of each service of which something stands for lines, at `first` first, from which distance on it has no need of any, and what stands for
+    /// them, where requests begin `within` such times.
+    pub(super) fn stand(
+        &mut self,
+        within: &[Span],
+        first: &[Option<u64>],
+    ) -> Vec<Option<(u64, SharedBinding)>> {
+        self.count(within);
+        let stands = |(k, first): (usize, &Option<u64>)| {
+            let (first, eased) = ((*first)?, self.of(k, within));
+            let all = eased.all.filter(|line| line.margin() >= 0).map(|line| (0, line));
+            all.or_else(|| Some((first, eased.at(first)?)))
+        };
+        first.iter().enumerate().map(stands).collect()
+    }
+
     fn margins(&self, k: usize, point: &Point, how: usize, rest: i128) -> Margins {
         let sharing = self.sharing;
         let [guard, longest, own] = [sharing.guard, sharing.longest, sharing.services[k].time]
@@ -244,13 +258,8 @@ impl<'a> Reliefs<'a> {
         let batches = &point.batches[how];
         // The request itself is one.
         let work = point.work[how] as i128 - if batches[k] == 0 { 0 } else { own };
-        let (share, start) = match n {
-            1 => (work, work),
-            _ => {
-                let share = sharing.share_but(work as u128, batches, k) as i128;
-                (share, (work + (n - 1) * longest) / n)
-            }
-        };
+        let share = sharing.share_but(work as u128, batches, k) as i128;
+        let start = (work + (n - 1) * longest) / n;
         let rhs = point.z + rest;
         Margins { z: point.z, behind: rhs - guard - longest - share, start: rhs - guard - start }
     }

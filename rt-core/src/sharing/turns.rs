@@ -41,7 +41,7 @@ pub(super) fn admit(
     }
     match tightest {
         Some(binding) if binding.margin() < 0 => Err(SharingError::Late(binding)),
-        binding => Ok(SharedAdmission { start_within, binding, relieved: 0, singly: 0 }),
+        binding => Ok(SharedAdmission::by_lines(start_within, binding)),
     }
 }
 

@@ -169,7 +169,7 @@ impl Lines<'_> {
         let (work, longest) = self.before(k, &batches);
         let share = longest.min(work / n);
         let behind = shared.late + shared.longest + share;
-        let start = shared.late + if n == 1 { share } else { (work + (n - 1) * shared.longest) / n };
+        let start = shared.late + (work + (n - 1) * shared.longest) / n;
         let rhs = z - shared.due(k) + self.within[k];
         [behind, start].map(|lhs| Line { reference, service: k, distance: z, lhs, rhs })
     }

@@ -12,6 +12,9 @@ use crate::time::Span;
 /// So often these are raised.
 const MAX_RAISES: usize = 32;
 
+/// Of each service within what time its requests begin, and where first something stands for a line.
+type Least = (Vec<Span>, Vec<Option<u64>>);
+
 impl<'a> Test<'a> {
     /// About the least `X` with which all lines would hold if counts were straight lines: near capacity it is quickly seen
     /// that they do hold, as fewer wait at once. `None` if it is beyond `latest`.
@@ -49,13 +52,23 @@ impl<'a> Test<'a> {
         None
     }
 
-    /// The least `X` with which all lines hold; or if `eased`, those that something stands for: of each service the least distance of one of these.
+    /// The least `X` with which all lines hold, or those for which none of the `reliefs` stands: of each service the least distance at which
+    /// one does.
     pub(super) fn least(
         &mut self,
         latest: &[Span],
-        eased: bool,
-    ) -> Result<(Vec<Span>, Vec<Option<u64>>), SharingError> {
-        let mut reliefs = eased.then(|| self.reliefs());
+        reliefs: Option<&mut Reliefs<'_>>,
+    ) -> Result<Least, SharingError> {
+        self.least_with(latest, reliefs, |_| {})
+    }
+
+    /// The same, told of every line that asks for more than was known.
+    fn least_with(
+        &mut self,
+        latest: &[Span],
+        mut reliefs: Option<&mut Reliefs<'_>>,
+        mut raises: impl FnMut(SharedBinding),
+    ) -> Result<Least, SharingError> {
         let mut within = alloc::vec![Span::ZERO; latest.len()];
         let references: Vec<_> = self.references().collect();
         // What was counted of each reference when it was looked at last.
@@ -72,7 +85,7 @@ impl<'a> Test<'a> {
             for (&reference, counted) in references.iter().zip(&mut counted) {
                 let shifts = self.shifts(reference, &within);
                 // Nothing is there that was not there then, and what was asked for then was given.
-                if *counted == shifts && !eased {
+                if *counted == shifts && reliefs.is_none() {
                     continue;
                 }
                 let lines = self.lines(reference, &shifts);
@@ -109,7 +122,10 @@ impl<'a> Test<'a> {
                         }
                         (regular, late) = (false, true);
                         match u64::try_from(needed).map(Span::from_nanos) {
-                            Ok(needed) if needed <= latest[k] => within[k] = needed,
+                            Ok(needed) if needed <= latest[k] => {
+                                raises(exact);
+                                within[k] = needed;
+                            }
                             _ => failed = Some(line.binding(latest, line.latest())),
                         }
                     }
@@ -143,48 +159,22 @@ impl<'a> Test<'a> {
         self.lines(Reference::Clear, &shifts).work.is_caught_up_with()
     }
 
-    /// The reliefs, those by single requests among them.
+    /// What may stand for lines.
     pub(super) fn reliefs(&self) -> Reliefs<'a> {
-        let mut reliefs = Reliefs::new(self.sharing, self.demands);
         let mut singles = self.sharing.clone();
         singles.services.iter_mut().for_each(|service| service.batch = 1);
+        let mut most = alloc::vec![None; self.demands.len()];
         // Else what waits may never be worked off so.
         if singles.load(self.demands) < self.sharing.workers as f64 * (1.0 - 1e-6) {
-            reliefs.singly = Test::new(&singles, self.demands, self.points).tightest_of_each();
+            let mut test = Test::new(&singles, self.demands, self.points);
+            let ever = alloc::vec![Span::from_nanos(u64::MAX); self.demands.len()];
+            let raised = |line: SharedBinding| {
+                most[line.service] = Some(SharedBinding { reference: Reference::Singly, ..line });
+            };
+            if test.least_with(&ever, None, raised).is_err() {
+                most.fill(None);
+            }
         }
-        reliefs
-    }
-
-    /// Of each service that is promised something its tightest line that counts from when nothing waited; none if not all of them are seen.
-    fn tightest_of_each(&mut self) -> Vec<Option<SharedBinding>> {
-        let mut within = alloc::vec![Span::ZERO; self.demands.len()];
-        let mut tightest = alloc::vec![None; self.demands.len()];
-        let shifts = self.shifts(Reference::Clear, &within);
-        let (lines, mut keys) = (self.lines(Reference::Clear, &shifts), self.keys(&within));
-        let (mut over, uniform) = (lines.hold_from(0, &keys), self.uniform);
-        let (sharing, demands) = (self.sharing, self.demands);
-        let ended = self.look(&lines, &shifts, over, |front| {
-            if front.is_no_tighter_than(0, &keys) {
-                return Look { regular: true, over };
-            }
-            let (mut regular, mut late) = (true, false);
-            for line in front.lines() {
-                let (plain, exact) =
-                    (line.binding(&within, line.average()), line.binding(&within, line.latest()));
-                regular &= if uniform { exact.margin() >= 0 } else { plain.margin() >= 0 };
-                if exact.margin() < 0 {
-                    late = true;
-                    let needed = i128::from(within[line.service].as_nanos()) - exact.margin();
-                    within[line.service] = Span::from_nanos(u64::try_from(needed).unwrap_or(u64::MAX));
-                    tightest[line.service] = Some(SharedBinding { reference: Reference::Singly, ..exact });
-                }
-            }
-            if late {
-                keys = Keys::of(sharing, demands, &within);
-                over = lines.hold_from(0, &keys);
-            }
-            Look { regular, over }
-        });
-        if ended { tightest } else { alloc::vec![None; self.demands.len()] }
+        Reliefs::new(self.sharing, self.demands, most)
     }
 }

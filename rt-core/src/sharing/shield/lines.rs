@@ -22,16 +22,16 @@ impl SharedShield {
         (least, most): (Span, Span),
         all: bool,
     ) -> Span {
+        // What stands for lines counts from when the request is there, behind no longer batch than any.
+        if all && self.relieved != 0 {
+            return Span::ZERO;
+        }
         let (mut first, mut waiting) = (NEVER, 0);
         for (s, (of, scheduler)) in self.services.iter_mut().zip(schedulers).enumerate() {
             of.coming.begin(now, scheduler);
             waiting += of.waiting;
             first = first.min(scheduler.nth_due(0));
             self.due.set(s, of.next_due(scheduler));
-        }
-        // What stands for lines counts from when the request is there, behind no longer batch than any.
-        if all && self.relieved != 0 {
-            return Span::ZERO;
         }
         let first = if all { now } else { first };
         let mut longest = most.as_nanos();
