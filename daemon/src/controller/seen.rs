@@ -130,7 +130,7 @@ impl Seen {
         // Who is given up and answers again is not relied on: its service is still to move off it.
         let is_lost = |worker: usize| states.get(worker) == Some(&WorkerView::Lost);
         self.lost.retain(|(of, worker), (_, given_up)| of != name || *given_up || is_lost(*worker));
-        for (worker, _) in states.iter().enumerate().filter(|(_, state)| **state == WorkerView::Lost) {
+        for worker in (0..states.len()).filter(|&worker| is_lost(worker)) {
             let (since, given_up) = self.lost.entry((name.to_owned(), worker)).or_insert((now, false));
             if *given_up || now.since(*since) < placement.controller.lost_after {
                 continue;

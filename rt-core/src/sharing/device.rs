@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::crew::{Crew, Running};
+use super::crew::Crew;
 use super::line::Line;
 use super::shield::SharedShield;
 use super::types::{DeviceAction, DeviceConfig, DeviceError};
@@ -228,8 +228,8 @@ impl Device {
 
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
-        let Some(Running { service, started, due, reported }) = self.crew.take(worker) else { return };
-        let stalled = self.crew.end(now, worker, Running { service, started, due, reported });
+        let Some(ended) = self.crew.take(worker) else { return };
+        let (service, stalled) = (ended.service, self.crew.end(now, worker, ended));
         self.look_for_harm(now);
         let (scheduler, bit) = (&mut self.schedulers[service], 1 << service);
         scheduler.take_end(now, worker, ran, stalled);
@@ -247,8 +247,8 @@ impl Device {
         if stalled {
             self.count_stalls();
         }
-        if now > due && !stalled {
-            self.ended_late(now, Running { service, started, due, reported });
+        if now > ended.due && !stalled {
+            self.ended_late(now, ended);
         }
         // Its worker is free since now, or another was before.
         self.armed = self.armed.min(now);
