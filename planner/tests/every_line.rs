@@ -65,12 +65,29 @@ fn check(claim: SharedClaim) -> Result<Verified, VerifyError> {
     verify(&Certificate::of_shared("by hand", claim))
 }
 
+/// Whoever leaves, those who stay may run over by as much.
+fn fewer_leave_no_less(system: &Shared, turns: bool, margin: Span) {
+    let streams = system.services.iter().enumerate();
+    for (s, i) in streams.flat_map(|(s, of)| (0..of.streams.len()).map(move |i| (s, i))) {
+        let mut fewer = system.clone();
+        fewer.services[s].streams[i].constraint = None;
+        let left = admission(&fewer, &read(&fewer, turns), turns).expect("fewer are admitted");
+        assert!(
+            left.overrun_margin() >= margin,
+            "{left:?}, not {margin}, without {s}/{i}: {}",
+            system.text("auto")
+        );
+    }
+}
+
 /// What was looked at.
 #[derive(Debug, Default)]
 struct Seen {
     admitted: u64,
     /// By starts that are as early as can be.
     early: u64,
+    /// Of those, with as much to run over by as is kept where that can be.
+    reserved: u64,
     /// Of those, though not all lines hold.
     relieved: u64,
     refused: u64,
@@ -87,6 +104,9 @@ fn admission(system: &Shared, problem: &SharedProblem, turns: bool) -> Result<Sh
     let rule = if turns { Rule::Turns } else { Rule::Earliest };
     problem.sharing(rule, &stated).admit(&specs)
 }
+
+/// Times to begin in, or the first found that are too late.
+type Found = Result<Vec<i64>, Vec<i64>>;
 
 /// Both programs against the lines, for one rule.
 fn agree(system: &Shared, turns: bool, dice: &mut Dice, seen: &mut Seen) {
@@ -105,21 +125,40 @@ fn agree(system: &Shared, turns: bool, dice: &mut Dice, seen: &mut Seen) {
     }
     let latest = walk.latest();
     let (line, holding) = walk.tightest(&latest);
-    let least = if line.margin() < 0 && !turns { Some(walk.least()) } else { None };
-    let singly = walk.singly().filter(|_| !turns);
-    let eased = match (&least, &singly) {
-        (Some(Err(_)), Some(singly)) => Some(walk.least_eased(singly)),
-        _ => None,
+    let sooner = |walk: &Walk| {
+        let least = walk.least();
+        let eased = match (&least, walk.singly()) {
+            (Err(_), Some(singly)) => Some(walk.least_eased(&singly)),
+            _ => None,
+        };
+        (least, eased)
     };
-    let within = match (&least, line.margin() >= 0) {
-        (_, true) => Some(latest.clone()),
-        (Some(Ok(least)), _) => Some(least.clone()),
-        _ => eased.as_ref().and_then(|eased| eased.clone().ok()),
+    let found = |(least, eased): &(Found, Option<Found>)| {
+        let eased = eased.as_ref().and_then(|eased| eased.as_ref().ok());
+        least.as_ref().ok().or(eased).cloned()
     };
-    // By lines, or by what stands for some of them.
-    let holds = |within: &[i64]| match walk.tightest(within).0 {
-        line if line.margin() >= 0 => Some(line),
-        _ => walk.tightest_eased(within, singly.as_ref()?),
+    let reserve = if turns { 0 } else { walk.reserve() };
+    let later = walk.with_overruns(reserve);
+    let with_reserve = (line.margin() < reserve && !turns).then(|| sooner(&later));
+    let without = (line.margin() < 0 && !turns).then(|| sooner(&walk));
+    // What is promised must hold even without.
+    let reserved = with_reserve.as_ref().and_then(found);
+    let within = match &reserved {
+        Some(within) => Some(within.clone()),
+        None if line.margin() >= 0 => Some(latest.clone()),
+        None => without.as_ref().and_then(found),
+    };
+    let early = within.as_ref().is_some_and(|within| *within != latest);
+    let running_over = if reserved.is_some() { reserve } else { 0 };
+    // By lines, or by what stands for some of them, with so much to run over by.
+    let holds = |within: &[i64], margin: i64| match walk.tightest(within).0 {
+        line if line.margin() >= margin => Some(line),
+        _ if turns => None,
+        _ => {
+            let later = walk.with_overruns(margin);
+            let line = later.tightest_eased(within, &later.singly()?)?;
+            Some(Line { lhs: line.lhs - margin, ..line })
+        }
     };
     let about = || format!("turns {turns}: {}", system.text("auto"));
     match (&said, &within) {
@@ -128,14 +167,16 @@ fn agree(system: &Shared, turns: bool, dice: &mut Dice, seen: &mut Seen) {
             for (s, start) in starts {
                 assert_eq!(*start, Span::from_nanos(within[s] as u64), "{s}: {}", about());
             }
-            let line = holds(within).unwrap_or_else(|| panic!("no line holds: {}", about()));
+            let line = holds(within, running_over).unwrap_or_else(|| panic!("no line holds: {}", about()));
             assert_eq!(admission.overrun_margin().as_nanos() as i64, line.margin(), "{}", about());
             assert_eq!(admission.binding.map(|b| b.margin()), Some(line.margin().into()), "{}", about());
             seen.admitted += 1;
-            seen.early += u64::from(least.is_some());
-            let is_relieved = walk.tightest(within).0.margin() < 0;
+            seen.early += u64::from(early);
+            seen.reserved += u64::from(reserved.is_some());
+            let is_relieved = walk.tightest(within).0.margin() < running_over;
             seen.relieved += u64::from(is_relieved);
             assert_eq!(admission.relieved != 0, is_relieved, "{}", about());
+            fewer_leave_no_less(system, turns, admission.overrun_margin());
             let (work, done) = system.load();
             seen.at_capacity += u64::from(work == done);
         }
@@ -144,8 +185,8 @@ fn agree(system: &Shared, turns: bool, dice: &mut Dice, seen: &mut Seen) {
     }
     // Whatever starts are claimed, they are confirmed exactly if all lines hold, and the tightest one is the one named.
     let mut tried = vec![latest.clone()];
-    let sought = [least, eased].into_iter().flatten();
-    sought.for_each(|found| match found {
+    let sought = [with_reserve, without].into_iter().flatten();
+    sought.flat_map(|(least, eased)| [Some(least), eased]).flatten().for_each(|found| match found {
         Ok(least) => {
             // The least are the least.
             let s = dice.within(0, least.len() as u64 - 1) as usize;
@@ -168,12 +209,12 @@ fn agree(system: &Shared, turns: bool, dice: &mut Dice, seen: &mut Seen) {
         // A start that is nobody's is told as 0.
         let told: Vec<_> =
             within.iter().enumerate().map(|(s, &start)| if walk.demands(s) { start } else { 0 }).collect();
-        let holds = (!turns).then(|| holds(&within)).flatten().filter(|_| tightest.margin() < 0);
-        let plausible = holds.clone().or(plausible);
+        let eased = holds(&within, 0).filter(|_| tightest.margin() < 0);
+        let plausible = eased.clone().or(plausible);
         let forged = claim(&problem, system, &walk, &within, plausible.as_ref().unwrap_or(&tightest));
         let said = check(forged).map(|_| ()).map_err(|no| no.field);
         let derived = if tightest.margin() >= 0
-            || holds.is_some()
+            || eased.is_some()
             || told != within && walk.tightest(&told).0.margin() >= 0
         {
             Ok(())
@@ -182,8 +223,14 @@ fn agree(system: &Shared, turns: bool, dice: &mut Dice, seen: &mut Seen) {
         };
         assert_eq!(said, derived, "{within:?}: {}", about());
         seen.forged += u64::from(derived.is_err());
+        // With what stands for lines that hold by less, it may be more.
+        let more = holds(&within, reserve);
+        if let Some(line) = &more {
+            let said = check(claim(&problem, system, &walk, &within, line));
+            assert!(said.is_ok(), "{said:?}, by {line:?}: {}", about());
+        }
         // A line that holds by more, if there is one that near.
-        if let (Ok(()), Some(line)) = (&said, &plausible) {
+        if let (Ok(()), Some(line)) = (&said, more.as_ref().or(plausible.as_ref())) {
             let mut forged = claim(&problem, system, &walk, &within, line);
             forged.overrun_margin = Some(whole(line.margin() + 1));
             let no = check(forged).expect_err("a margin that is none");

@@ -43,6 +43,7 @@ pub(crate) fn name(service: usize) -> String {
 }
 
 /// A system, and how many mandatory requests of each service come in every length up to some.
+#[derive(Clone)]
 pub(crate) struct Walk<'a> {
     system: &'a Shared,
     turns: bool,
@@ -126,6 +127,16 @@ impl Shared {
 }
 
 impl Walk<'_> {
+    /// With so much that batches may run over by on every left side.
+    pub(crate) fn with_overruns(&self, margin: i64) -> Self {
+        Self { late: self.late + margin, ..self.clone() }
+    }
+
+    /// Of what is kept for overruns where that can be: a part in 32 of the longest batch.
+    pub(crate) fn reserve(&self) -> i64 {
+        up(self.longest, 32)
+    }
+
     /// `D - P`.
     pub(crate) fn latest(&self) -> Vec<i64> {
         self.due.iter().zip(&self.system.services).map(|(due, s)| due - s.time as i64).collect()

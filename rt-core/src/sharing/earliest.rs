@@ -33,6 +33,8 @@ mod least;
 /// So many distances are looked at, of each service, for what may stand for lines: far fewer systems are admitted by more than by
 /// these, and a refusal takes no longer.
 const EASED_POINTS: u64 = 1 << 15;
+/// Such a part of the longest batch is kept for overruns where that can be, at starts that are the sooner.
+const RESERVE: u64 = 32;
 
 pub(super) fn admit(
     sharing: &Sharing,
@@ -43,17 +45,46 @@ pub(super) fn admit(
     if asked.below <= 0 && Test::new(sharing, demands, asked.points.min(FEW_POINTS)).is_soon_seen(&latest) {
         return Ok(SharedAdmission::by_lines(latest, None));
     }
-    let mut test = Test::new(sharing, demands, asked.points);
-    let binding = test.tightest(&latest, (asked.below, &[]))?;
-    if binding.is_none_or(|binding| binding.margin() >= 0) {
+    let binding = Test::new(sharing, demands, asked.points).tightest(&latest, (asked.below, &[]))?;
+    let reserve = Span::from_nanos(sharing.longest.as_nanos().div_ceil(RESERVE));
+    let wanted = i128::from(reserve.as_nanos()).min(asked.below);
+    if binding.is_none_or(|binding| binding.margin() >= wanted) {
         return Ok(SharedAdmission::by_lines(latest, binding));
     }
+    let admission = match binding.is_some_and(|binding| binding.margin() >= 0) {
+        true => SharedAdmission::by_lines(latest.clone(), binding),
+        false => sooner(sharing, demands, &latest, asked)?,
+    };
+    if wanted <= 0 {
+        return Ok(admission);
+    }
+    // What runs over by as much in all delays no more than dispatch that is so much later.
+    let mut later = sharing.clone();
+    later.guard = later.guard + reserve;
+    later.services.iter_mut().for_each(|service| service.latency = service.latency.saturating_sub(reserve));
+    Ok(match sooner(&later, demands, &latest, asked) {
+        Ok(mut with_reserve) => {
+            with_reserve.binding.iter_mut().for_each(|line| line.lhs = line.lhs.saturating_sub(reserve));
+            with_reserve
+        }
+        Err(_) => admission,
+    })
+}
+
+/// With the least `X`, by lines or by what stands for some of them.
+fn sooner(
+    sharing: &Sharing,
+    demands: &[Demands],
+    latest: &[Span],
+    asked: Asked,
+) -> Result<SharedAdmission, SharingError> {
+    let mut test = Test::new(sharing, demands, asked.points);
     let mut reliefs = None;
-    let (start_within, first) = match test.least(&latest, None) {
+    let (start_within, first) = match test.least(latest, None) {
         Err(no @ SharingError::Late(_)) if test.is_caught_up_with() => {
             let reliefs = reliefs.insert(test.reliefs());
             test.points = test.points.min(EASED_POINTS);
-            test.least(&latest, Some(reliefs)).map_err(|_| no)?
+            test.least(latest, Some(reliefs)).map_err(|_| no)?
         }
         found => found?,
     };

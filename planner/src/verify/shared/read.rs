@@ -90,6 +90,14 @@ impl Shared {
         })
     }
 
+    /// The same with dispatch later by so much: it delays as batches do that run over by as much in all.
+    pub(super) fn later_by(&self, margin: i128) -> Self {
+        let mut later = self.clone();
+        later.late += margin;
+        later.services.iter_mut().for_each(|service| service.latency -= margin);
+        later
+    }
+
     /// `D`: when a request of service `s` must be answered, dispatch as late as it may be.
     pub(super) fn due(&self, s: usize) -> i128 {
         self.services[s].latency + self.late

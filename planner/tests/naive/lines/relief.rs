@@ -31,12 +31,15 @@ impl Walk<'_> {
         singles.services.iter_mut().for_each(|s| s.batch = 1);
         let mut most: Vec<Option<Line>> = vec![None; self.due.len()];
         if faster(&singles) {
-            singles.walk(false, self.reach).each(&vec![0; self.due.len()], |line| {
-                let most = &mut most[line.service];
-                if most.as_ref().is_none_or(|most| line.margin() < most.margin()) {
-                    *most = Some(Line { reference: Reference::Singly, ..line });
-                }
-            });
+            Walk { late: self.late, ..singles.walk(false, self.reach) }.each(
+                &vec![0; self.due.len()],
+                |line| {
+                    let most = &mut most[line.service];
+                    if most.as_ref().is_none_or(|most| line.margin() < most.margin()) {
+                        *most = Some(Line { reference: Reference::Singly, ..line });
+                    }
+                },
+            );
         }
         faster(self.system).then_some(Singly(most))
     }
