@@ -299,7 +299,8 @@ impl Crew {
         self.running.iter().flatten().fold(self.spent, |all, running| all + now.since(running.due))
     }
 
-    /// The service whose batches have run over most of that; `last` if there are several.
+    /// The service whose batches have run over most of that; `last` if there are several. One that is promised again meanwhile keeps its
+    /// part: that others are beyond the margin is its doing, be they late by a little.
     pub(super) fn worst(&self, now: Instant, last: usize) -> usize {
         let of = |service: usize| {
             let running = self.running.iter().flatten().filter(|running| running.service == service);
