@@ -38,10 +38,10 @@ pub(super) struct Crew {
     pub(super) free_since: Instant,
     /// Of those that run and are not reported, when their batch is due.
     due: Due,
-    /// By how much batches may run over in all until what ran over is forgotten, by how much each if all do, and by how much those that
-    /// ended since have.
+    /// By how much batches may run over in all until what ran over is forgotten, by how much each if all do, and a bit more, and by how much
+    /// those that ended since have.
     margin: Span,
-    each: Span,
+    beyond_each: Span,
     spent: Span,
     /// How much of that was of which service.
     spent_by: Box<[Span]>,
@@ -72,7 +72,7 @@ impl Crew {
             free_since: Instant::ZERO,
             due: Due::new(count),
             margin,
-            each: share(margin, count),
+            beyond_each: beyond_share(margin, count),
             spent: Span::ZERO,
             spent_by: alloc::vec![Span::ZERO; services].into(),
             after: margin,
@@ -119,7 +119,13 @@ impl Crew {
     /// Whether none is free, and none has run over since the last calm instant.
     #[inline]
     pub(super) fn is_busy(&self, now: Instant) -> bool {
-        self.free_count == 0 && self.due.instant() >= now && self.spent == Span::ZERO
+        self.free_count == 0 && self.is_on_time(now)
+    }
+
+    /// Whether nothing has run over that is not forgotten, and nothing does.
+    #[inline]
+    fn is_on_time(&self, now: Instant) -> bool {
+        self.due.instant() >= now && self.spent == Span::ZERO && !self.harmed
     }
 
     pub(super) fn get(&self, worker: WorkerId) -> Option<Running> {
@@ -229,7 +235,7 @@ impl Crew {
     }
 
     fn count_on(&mut self, margin: Span) {
-        (self.margin, self.each) = (margin, share(margin, self.running.len()));
+        (self.margin, self.beyond_each) = (margin, beyond_share(margin, self.running.len()));
     }
 
     /// What is left of the batches that run, and by how much those and others may yet run over until the next calm instant; `None` if
@@ -312,15 +318,16 @@ impl Crew {
     /// When it is to be looked again whether a batch is to be reported; the end of time if none runs that is not.
     #[inline]
     pub(super) fn alarm(&self, now: Instant) -> Instant {
-        // All may run over at once.
-        let left = match self.excess(now) {
-            Span::ZERO => self.each,
-            excess => share(self.margin.saturating_sub(excess), self.running.len()),
-        };
+        if self.is_on_time(now) { self.due.instant() + self.beyond_each } else { self.alarm_when_late(now) }
+    }
+
+    #[inline(never)]
+    fn alarm_when_late(&self, now: Instant) -> Instant {
+        let left = beyond_share(self.margin.saturating_sub(self.excess(now)), self.running.len());
         let due = self.due.instant();
-        // By now it may be a stall, then it has as long as one may last.
-        let due = if left == Span::ZERO && due < now { due + self.stall } else { due };
-        due.max(now) + left + Span::from_nanos(1)
+        // If nothing is left: by now it may be a stall, then it has as long as one may last.
+        let due = if left == Span::from_nanos(1) && due < now { due + self.stall } else { due };
+        due.max(now) + left
     }
 
     /// A batch that runs on although, with what ran over before, that may harm others; it counts as reported now.
@@ -377,7 +384,7 @@ impl Crew {
     }
 }
 
-/// What each of so many has of it.
-fn share(of: Span, count: usize) -> Span {
-    Span::from_nanos(of.as_nanos() / count as u64)
+/// What is just more than each of so many has of it: all may run over at once.
+fn beyond_share(of: Span, count: usize) -> Span {
+    Span::from_nanos(of.as_nanos() / count as u64) + Span::from_nanos(1)
 }
