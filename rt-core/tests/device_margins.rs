@@ -216,3 +216,34 @@ fn a_stall_before_a_takeover_is_none_of_those_behind_it() {
         assert_eq!(run.missed, [], "each alone is kept back for");
     }
 }
+
+/// A service that an operator has promised again before what it ran over by is forgotten: of what others run over by meanwhile all are told,
+/// but it is no more their matter than before; it is demoted anew if it runs over itself.
+#[test]
+fn who_is_promised_again_stays_the_one_that_has_run_over_most_until_that_is_forgotten() {
+    let service = |time| Service::of(vec![Stream::hard(1, 90)], time, 20);
+    let shared = Shared::of(vec![service(2), service(6)], 2, 6, false);
+    let left = margin(&shared).expect("admitted");
+    let long = Span::from_nanos(100);
+    let safe_mode = SafeModeConfig { hold: long, clean: long, latch: false };
+    for again in [false, true] {
+        // One of the first harms, one of the second runs when all is calm again; then one of the two is late by a tick.
+        let late = [left + 3, 6 + u64::from(!again), 2 + u64::from(again)];
+        let mut times = late.into_iter();
+        let mut run =
+            Run::lasting(&shared, (&[0, 0], safe_mode), left, move |_, _| times.next().expect("three"));
+        let strangers = [0, 1].map(|s| run.add(s, StreamSpec::best_effort()));
+        send(&mut run, strangers, &[(0, 0, 1), (left + 1, 1, 1)]);
+        run.advance(left + 3, true);
+        let demoted = |run: &Run| [0, 1].map(|s| run.device.service(s).is_demoted());
+        assert_eq!(demoted(&run), [true, false]);
+        run.device.service_mut(0).clear_safe_mode(Instant::from_nanos(run.now));
+        run.settle();
+        assert_eq!(demoted(&run), [false; 2], "nothing mandatory waits");
+        let told = run.causes.len();
+        send(&mut run, strangers, &[(left + 4, 0, 1)]);
+        run.drain();
+        assert!(run.causes.len() > told, "what ran over before counts");
+        assert_eq!(demoted(&run), [again, false], "{:?}", run.causes);
+    }
+}

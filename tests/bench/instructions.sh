@@ -43,6 +43,9 @@ for rule in earliest turns; do
         more=$(instructions shared_steps "$rule" "$workers" 64 "$many")
         echo "| $rule | $workers | $(((more - base) / (many - few))) |"
     done
+    base=$(instructions shared_steps "$rule" 64 64 "$few" mixed)
+    more=$(instructions shared_steps "$rule" 64 64 "$many" mixed)
+    echo "| $rule | 64, out of order | $(((more - base) / (many - few))) |"
 done
 
 echo

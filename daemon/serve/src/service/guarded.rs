@@ -19,7 +19,7 @@ use super::names::Names;
 use super::staged::{Found, Staged};
 use super::view::{ServiceView, StreamView, WorkerView, WorkerViews};
 use super::worker::Part;
-use margins::Margins;
+pub(super) use margins::Margins;
 use published::{Core, Member};
 use tracing::warn;
 use weir_os::clock;
@@ -216,10 +216,10 @@ impl Held<'_> {
     }
 
     /// As [`Dispatcher::set_overrun_margin`], before anything runs: what those leave who are there, or are to come with a takeover.
-    pub(super) fn set_overrun_margin(&mut self, now: Instant, margin: Span) {
+    pub(super) fn set_overrun_margins(&mut self, now: Instant, margins: Margins) {
         // Nothing has run over.
-        let _ = self.core.dispatcher.set_overrun_margin(now, margin);
-        self.core.margins = Margins::new(margin);
+        let _ = self.core.dispatcher.set_overrun_margin(now, margins.least());
+        self.core.margins = margins;
     }
 
     /// As [`Scheduler::try_add_stream`]; it is seen as `view`. Where batches may run over in all, its admission leaves so much for it,
@@ -331,7 +331,11 @@ impl Held<'_> {
         successor: &mut Held<'_>,
         heirs: &[Heir<'_>],
     ) -> Result<(), HandOverError> {
-        self.core.dispatcher.hand_over(now, &mut successor.core.dispatcher, heirs)?;
+        let Core { dispatcher, margins, .. } = &mut *successor.core;
+        self.core.dispatcher.hand_over(now, dispatcher, heirs)?;
+        // Who has gone since it was admitted there leaves as much as there was.
+        margins.keep(|service, id| dispatcher.service(service).stream_state(id).is_some());
+        let _ = dispatcher.set_overrun_margin(now, margins.least());
         for (service, Heir { service: to, ended }) in heirs.iter().enumerate() {
             self.changed |= 1 << service;
             let Some(to) = *to else { continue };

@@ -10,16 +10,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rt_core::pipeline::PipelineShield;
-use rt_core::sharing::{SharedAdmission, SharedShield};
+use rt_core::sharing::SharedShield;
 use rt_core::{Fallbacks, Instant, Joined, Load, Newcomer, Shield, Span, StreamId, StreamSpec};
 use weir_client::RefusalCode;
 
+use super::guarded::Margins;
 use super::registry::{Refusal, refuse};
 use super::{Held, Service, StreamView};
 use tracing::warn;
 use weir_os::clock;
 use weir_os::realtime::calmly;
-use weir_plan::plan::{DevicePlan, Share};
+use weir_plan::plan::Share;
 
 /// How often it is looked whether long batches are out of the way.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -46,19 +47,11 @@ impl AnyShield {
 }
 
 /// What the promises of all services of a device, or of a pipeline, leave room for; nothing of another service.
-#[derive(Debug, Default)]
-pub(super) struct Together {
+struct Together {
     /// By how much batches may run over in all.
-    pub(super) margin: Span,
+    margin: Span,
     /// What may go before them.
-    pub(super) shield: Option<SharedShield>,
-}
-
-impl Together {
-    /// Of these streams, a list for each service, which were admitted so.
-    pub(super) fn of(device: &DevicePlan, streams: &[Vec<StreamSpec>], admission: &SharedAdmission) -> Self {
-        Self { margin: admission.overrun_margin(), shield: device.shield(streams, admission) }
-    }
+    shield: Option<SharedShield>,
 }
 
 /// Sets the first shield of a device, before anything runs.
@@ -87,7 +80,7 @@ impl Service {
         let now = scheduler.now;
         scheduler.set_fallbacks(now, fallbacks);
         if self.plan.pipeline.is_some() {
-            scheduler.set_overrun_margin(now, margin);
+            scheduler.set_overrun_margins(now, Margins::new(margin));
         }
         let _before = self.set_shield(&mut scheduler, shield);
     }
@@ -214,7 +207,8 @@ impl Service {
         let queue_of = |service: usize| services[service].plan.config.queue;
         let together = calmly(|| {
             let admission = share.device.admit(&streams, queue_of)?;
-            Ok(Together::of(&share.device, &streams, &admission))
+            let shield = share.device.shield(&streams, &admission);
+            Ok(Together { margin: admission.overrun_margin(), shield })
         });
         together.map_err(|error: String| {
             let device = self.plan.device_name();

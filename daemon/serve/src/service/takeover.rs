@@ -13,8 +13,9 @@ use rt_core::sharing::{Heir, SharedShield};
 use rt_core::{ArrivalCurve, Fallbacks, HandOverError, Instant, Span, StreamSpec};
 
 use super::device::Device;
+use super::guarded::Margins;
 use super::registry::Moves;
-use super::shield::{AnyShield, Together};
+use super::shield::AnyShield;
 use super::{Effects, Held, Service, lock, write};
 use weir_os::clock;
 use weir_os::pi_mutex::PiMutex;
@@ -124,7 +125,7 @@ impl Service {
     pub fn hand_over(old: &[Arc<Self>], next: &[Arc<Self>]) -> Result<(), String> {
         let _alone: Vec<_> = old.iter().map(|service| write(&service.moving)).collect();
         let (Some(any), Some(first)) = (old.first(), next.first()) else { return Ok(()) };
-        let (moves, Together { margin, shield }) =
+        let (moves, (margins, shield)) =
             Self::moves_to(old, &next.iter().map(|n| &n.plan).collect::<Vec<_>>())?;
         let heirs: Vec<_> = old.iter().map(|old| Self::named(next, old.name()).cloned()).collect();
         let expect = |((old, heir), moves): ((&Arc<Self>, &Option<Arc<Self>>), Moves)| {
@@ -142,7 +143,7 @@ impl Service {
         {
             let mut scheduler = device.lock(0);
             let now = scheduler.now;
-            scheduler.set_overrun_margin(now, margin);
+            scheduler.set_overrun_margins(now, margins);
         }
         let from = old.to_vec();
         let takeover = &any.device.takeover;
@@ -204,8 +205,11 @@ impl Service {
     }
 
     /// What services of `plans`, all of one device, would mean for each stream of `old`, all of one device, and what they leave
-    /// room for: worked out on copies, for it takes as long as admitting them all.
-    fn moves_to(old: &[Arc<Self>], plans: &[&ServicePlan]) -> Result<(Vec<Moves>, Together), String> {
+    /// room for ([`Moves::admit_all`]): worked out on copies, for it takes as long as admitting them all.
+    fn moves_to(
+        old: &[Arc<Self>],
+        plans: &[&ServicePlan],
+    ) -> Result<(Vec<Moves>, (Margins, Option<SharedShield>)), String> {
         let of = |service: &Arc<Self>| {
             let (registry, name) = (service.registry.lock().clone(), service.name());
             match plans.iter().find(|plan| plan.config.name == name) {
@@ -217,8 +221,8 @@ impl Service {
         let moves: Vec<Moves> = old.iter().map(of).collect::<Result<_, String>>()?;
         let into = |plan: &ServicePlan| old.iter().position(|old| old.name() == plan.config.name);
         let news: Vec<_> = plans.iter().map(|plan| (*plan, into(plan).map(|of| &moves[of]))).collect();
-        let together = Moves::admit_all(&news)?;
-        Ok((moves, together))
+        let room = Moves::admit_all(&news)?;
+        Ok((moves, room))
     }
 
     /// What those who hold reserved streams have to know: which of them have another declaration than they had with `old`.

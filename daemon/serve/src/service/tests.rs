@@ -52,6 +52,11 @@ pub(crate) fn idle_service() -> (Arc<Service>, Vec<JoinHandle<()>>) {
 
 /// The services of a configuration, whose batches of one take 1.1 ms, and their threads.
 fn services(text: &str) -> (Vec<Arc<Service>>, Vec<JoinHandle<()>>) {
+    services_after(text, &[])
+}
+
+/// The same to take over from those `before`.
+fn services_after(text: &str, before: &[Arc<Service>]) -> (Vec<Arc<Service>>, Vec<JoinHandle<()>>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("weir.toml");
     std::fs::write(&path, text).unwrap();
@@ -63,7 +68,7 @@ fn services(text: &str) -> (Vec<Arc<Service>>, Vec<JoinHandle<()>>) {
     profile.save(&config.daemon.profile).unwrap();
     let plans = Plan::compute(&config).unwrap().services;
     let audience: Arc<dyn Audience> = Arc::new(Nobody);
-    Service::start(plans, config.safe_mode, &audience, false, &[]).unwrap()
+    Service::start(plans, config.safe_mode, &audience, false, before).unwrap()
 }
 
 /// Hears nothing.
@@ -98,9 +103,13 @@ impl crate::out::Replies for Client {
     }
 }
 
-fn register(service: &Arc<Service>, name: &str) -> Result<Lease, RefusalCode> {
-    let outcome = Registry::register(service, &mut Effects::default(), (name, None, None), false);
+fn register_as(service: &Arc<Service>, name: &str, spec: Option<StreamSpec>) -> Result<Lease, RefusalCode> {
+    let outcome = Registry::register(service, &mut Effects::default(), (name, spec, None), false);
     outcome.expect("nobody takes over").map_err(|refusal| refusal.code)
+}
+
+fn register(service: &Arc<Service>, name: &str) -> Result<Lease, RefusalCode> {
+    register_as(service, name, None)
 }
 
 #[test]
@@ -184,9 +193,8 @@ fn a_service_ends_only_while_nobody_holds_a_stream_and_gives_none_out_afterwards
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Who is refused leaves others no less room for batches that run over, nor does who has gone.
-#[test]
-fn what_batches_of_a_device_may_run_over_by_is_what_those_leave_who_are_there() {
+/// A device of two services that reserve nothing.
+fn two_on_a_device() -> String {
     let on = |name: &str| {
         format!(
             "[[service]]\nname = \"{name}\"\ndevice = \"box\"\nengine = \"simulated\"\nstreams = 2\n\
@@ -194,16 +202,21 @@ fn what_batches_of_a_device_may_run_over_by_is_what_those_leave_who_are_there() 
         )
     };
     let daemon = "[daemon]\nbus = \"off\"\nprofile = \"profile.json\"\n[[device]]\nname = \"box\"\n";
-    let (services, threads) = services(&format!("{daemon}{}{}", on("one"), on("other")));
-    let promised = |count: u64| {
-        let window = ArrivalBound::window(count, Span::from_millis(1_000)).unwrap();
-        let set = ConstraintSet::new(&[Constraint::row_miss(0).unwrap()]).unwrap();
-        Some(StreamSpec::promised(set, ArrivalCurve::new(&[window]).unwrap()))
-    };
-    let register = |of: usize, name: &str, spec: Option<StreamSpec>| {
-        let outcome = Registry::register(&services[of], &mut Effects::default(), (name, spec, None), false);
-        outcome.expect("nobody takes over").map_err(|refusal| refusal.code)
-    };
+    format!("{daemon}{}{}", on("one"), on("other"))
+}
+
+/// A stream that sends so many requests a second and may miss none.
+fn promised(count: u64) -> Option<StreamSpec> {
+    let window = ArrivalBound::window(count, Span::from_millis(1_000)).unwrap();
+    let set = ConstraintSet::new(&[Constraint::row_miss(0).unwrap()]).unwrap();
+    Some(StreamSpec::promised(set, ArrivalCurve::new(&[window]).unwrap()))
+}
+
+/// Who is refused leaves others no less room for batches that run over, nor does who has gone.
+#[test]
+fn what_batches_of_a_device_may_run_over_by_is_what_those_leave_who_are_there() {
+    let (services, threads) = services(&two_on_a_device());
+    let register = |of: usize, name: &str, spec| register_as(&services[of], name, spec);
     let margin = || services[0].scheduler().overrun_margin();
     let all = margin();
     let first = register(0, "first", promised(1)).unwrap();
@@ -222,5 +235,49 @@ fn what_batches_of_a_device_may_run_over_by_is_what_those_leave_who_are_there() 
     assert_eq!(margin(), all);
     Registry::release(&other, &mut Effects::default());
     services.iter().for_each(|service| service.stop());
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Behind a takeover as well, whoever goes while it is waited for or later.
+#[test]
+fn who_goes_once_another_device_is_to_take_over_leaves_as_much_as_was_there() {
+    let text = two_on_a_device();
+    let (first, mut threads) = services(&text);
+    let margin = |services: &[Arc<Service>]| services[0].scheduler().overrun_margin();
+    let release = |lease: &Lease| Registry::release(lease, &mut Effects::default());
+    let all = margin(&first);
+    let stays = register_as(&first[0], "stays", promised(1)).unwrap();
+    let beside_it = margin(&first);
+    let goes = register_as(&first[1], "goes", promised(200)).unwrap();
+    let least = margin(&first);
+    assert!(least < beside_it && beside_it < all);
+
+    let (second, more) = services_after(&text, &first);
+    threads.extend(more);
+    std::thread::scope(|scope| {
+        // As long as this is held nobody takes over.
+        let held = second[0].registry.lock();
+        let taken_over = scope.spawn(|| Service::hand_over(&first, &second));
+        let begun = std::time::Instant::now();
+        while margin(&second) != least {
+            assert!(begun.elapsed().as_secs() < 20, "both of them are to come along");
+            std::thread::yield_now();
+        }
+        release(&goes);
+        drop(held);
+        assert_eq!(taken_over.join().unwrap(), Ok(()));
+    });
+    assert_eq!(margin(&second), beside_it);
+
+    let goes = register_as(&second[1], "goes", promised(200)).unwrap();
+    let (third, more) = services_after(&text, &second);
+    threads.extend(more);
+    assert_eq!(Service::hand_over(&second, &third), Ok(()));
+    assert_eq!(margin(&third), least);
+    release(&goes);
+    assert_eq!(margin(&third), beside_it);
+    release(&stays);
+    assert_eq!(margin(&third), all);
+    third.iter().for_each(|service| service.stop());
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }

@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
-use rt_core::{Instant, StreamId, StreamSpec};
+use rt_core::sharing::SharedShield;
+use rt_core::{Instant, Span, StreamId, StreamSpec};
 
 use super::{Entry, Registry};
-use crate::service::shield::Together;
+use crate::service::guarded::Margins;
 use crate::service::{Held, StreamView};
 use tracing::error;
 use weir_engine::TensorSpec;
 use weir_plan::config::ReservedStream;
-use weir_plan::plan::{ServicePlan, Share};
+use weir_plan::plan::ServicePlan;
 
 /// What changes when the streams move.
 #[derive(Debug, Default)]
@@ -20,73 +21,83 @@ pub(in crate::service) struct Moves {
     added: Vec<ReservedStream>,
     /// Streams that only the old one reserved, and nobody holds.
     dropped: Vec<String>,
-    /// What goes on: the name, what it is promised, and whether it is reserved from now on.
-    kept: Vec<(String, StreamSpec, bool)>,
+    kept: Vec<Kept>,
     /// Which of these go on with something else than they have.
     changed: Vec<usize>,
+}
+
+/// A stream that goes on.
+#[derive(Debug)]
+struct Kept {
+    name: String,
+    id: StreamId,
+    /// What it is promised, and whether it is reserved from now on.
+    spec: StreamSpec,
+    reserved: bool,
 }
 
 impl Moves {
     /// All that the new service promises.
     pub(in crate::service) fn load(&self) -> Vec<&StreamSpec> {
-        self.kept.iter().map(|(_, spec, _)| spec).chain(self.added.iter().map(|s| &s.spec)).collect()
+        self.kept.iter().map(|kept| &kept.spec).chain(self.added.iter().map(|s| &s.spec)).collect()
     }
 
     /// Whether these services, one by itself or all of a device, can promise all that moves to each of them; one to which
-    /// nothing moves is new. What they leave room for where they share workers.
+    /// nothing moves is new. By how much their batches may run over then, and what may go ahead of them where they share workers.
     ///
     /// # Errors
     /// Which stream is the first that is one too many.
-    pub(in crate::service) fn admit_all(all: &[(&ServicePlan, Option<&Self>)]) -> Result<Together, String> {
-        // Reserved streams were admitted with the plan; those that are held beside them come last. What leaves is not counted:
-        // none of its requests is open when the new service begins.
+    pub(in crate::service) fn admit_all(
+        all: &[(&ServicePlan, Option<&Self>)],
+    ) -> Result<(Margins, Option<SharedShield>), String> {
+        // Reserved streams were admitted with the plan; those that are held beside them come last, and may go again. What leaves is not
+        // counted: none of its requests is open when the new service begins.
         let reserved = |(plan, moves): &(&ServicePlan, Option<&Self>)| match moves {
             None => plan.config.reserved.iter().map(|stream| stream.spec.clone()).collect(),
             Some(moves) => {
-                let kept = moves.kept.iter().filter(|(.., reserved)| *reserved).map(|(_, spec, _)| spec);
+                let kept = moves.kept.iter().filter(|kept| kept.reserved).map(|kept| &kept.spec);
                 kept.chain(moves.added.iter().map(|s| &s.spec)).cloned().collect()
             }
         };
         let mut load: Vec<Vec<StreamSpec>> = all.iter().map(reserved).collect();
-        let shared = all.first().and_then(|(plan, _)| plan.shared.as_ref());
-        let mut admission = shared.map(|share| share.device.admission.clone());
+        let Some((first, _)) = all.first() else { return Ok((Margins::new(Span::ZERO), None)) };
+        let device = first.shared.as_ref().map(|share| &share.device);
+        let mut admission = device.map(|device| device.admission.clone());
+        let mut margins = Margins::new(match &admission {
+            Some(admission) => admission.overrun_margin(),
+            None => first.overrun_margin(&load[0]),
+        });
         for (service, (plan, moves)) in all.iter().enumerate() {
             let kept = moves.iter().flat_map(|moves| &moves.kept);
-            for (name, spec, _) in kept.filter(|(.., reserved)| !reserved) {
+            for Kept { name, id, spec, .. } in kept.filter(|kept| !kept.reserved) {
                 load[service].push(spec.clone());
                 let queue_of = |service: usize| all[service].0.config.queue;
-                let promised = match shared {
-                    Some(share) => share.device.admit(&load, queue_of).map(Some),
-                    None => alone(plan, &load[service]).map(|()| None),
+                let promised = match device {
+                    Some(device) => {
+                        device.admit(&load, queue_of).map(|all| admission.insert(all).overrun_margin())
+                    }
+                    None => alone(plan, &load[service]),
                 };
                 let of = &plan.config.name;
-                let no = |error| {
+                let margin = promised.map_err(|error| {
                     format!("{of}: stream {name} is held and could not be promised any more: {error}")
-                };
-                admission = promised.map_err(no)?;
+                })?;
+                if spec.demand().is_some() {
+                    margins.came(service, *id, margin);
+                }
             }
         }
-        let together = |(share, admission): (&Share, _)| Together::of(&share.device, &load, &admission);
-        let alone = || Together {
-            margin: all
-                .iter()
-                .zip(&load)
-                .map(|((plan, _), load)| plan.overrun_margin(load))
-                .max()
-                .unwrap_or_default(),
-            shield: None,
-        };
-        Ok(shared.zip(admission).map_or_else(alone, together))
+        Ok((margins, device.zip(admission).and_then(|(device, admission)| device.shield(&load, &admission))))
     }
 }
 
-/// Whether a service that has its workers to itself can promise these.
-fn alone(plan: &ServicePlan, load: &[StreamSpec]) -> Result<(), String> {
-    let ((waiting, _), queue) = (plan.room(load)?, plan.config.queue);
+/// Whether a service that has its workers to itself can promise these, and by how much its batches may run over then.
+fn alone(plan: &ServicePlan, load: &[StreamSpec]) -> Result<Span, String> {
+    let ((waiting, margin), queue) = (plan.room(load)?, plan.config.queue);
     if waiting > queue as u64 {
         return Err(format!("up to {waiting} requests that must be served can wait, queue = {queue}"));
     }
-    Ok(())
+    Ok(margin)
 }
 
 impl Registry {
@@ -98,6 +109,12 @@ impl Registry {
         let mut moves = Moves::default();
         let reserved = |name: &str| new.config.reserved.iter().find(|stream| stream.name == name);
         for (name, entry) in &self.streams {
+            let kept = |spec: &StreamSpec, reserved| Kept {
+                name: name.clone(),
+                id: entry.id,
+                spec: spec.clone(),
+                reserved,
+            };
             let place = reserved(name).filter(|_| entry.reserved);
             if entry.held {
                 let asked = place.is_none() && entry.spec.demand().is_some();
@@ -108,27 +125,28 @@ impl Registry {
             }
             match reserved(name) {
                 Some(stream) if entry.reserved && (entry.held || stream.spec == entry.spec) => {
-                    moves.kept.push((name.clone(), stream.spec.clone(), true));
+                    moves.kept.push(kept(&stream.spec, true));
                 }
                 Some(_) if entry.held => {
                     return Err(format!(
                         "stream {name} is held with another declaration than the new configuration reserves for it"
                     ));
                 }
-                None if entry.held => moves.kept.push((name.clone(), entry.spec.clone(), false)),
+                None if entry.held => moves.kept.push(kept(&entry.spec, false)),
                 _ => moves.dropped.push(name.clone()),
             }
         }
-        let changes = |(name, spec, reserved): &(String, StreamSpec, bool)| {
-            self.streams.get(name).is_none_or(|entry| entry.reserved != *reserved || entry.spec != *spec)
+        let changes = |kept: &Kept| {
+            let entry = self.streams.get(&kept.name);
+            entry.is_none_or(|entry| entry.reserved != kept.reserved || entry.spec != kept.spec)
         };
         moves.changed = (0..moves.kept.len()).filter(|&index| changes(&moves.kept[index])).collect();
-        let is_kept = |name: &str| moves.kept.iter().any(|(kept, ..)| kept == name);
+        let is_kept = |name: &str| moves.kept.iter().any(|kept| kept.name == name);
         let added = new.config.reserved.iter().filter(|stream| !is_kept(&stream.name)).cloned();
         moves.added = added.collect();
-        let undeclared = |(_, spec, _): &&(String, StreamSpec, bool)| spec.arrivals().is_none();
+        let undeclared = |kept: &&Kept| kept.spec.arrivals().is_none();
         if !new.config.background
-            && let Some((name, ..)) = moves.kept.iter().find(undeclared)
+            && let Some(Kept { name, .. }) = moves.kept.iter().find(undeclared)
         {
             return Err(format!(
                 "stream {name} is held and does not declare how its requests come: background = false"
@@ -160,7 +178,7 @@ impl Registry {
             to.streams.remove(name);
         }
         for &index in &moves.changed {
-            let (name, spec, reserved) = &moves.kept[index];
+            let Kept { name, spec, reserved, .. } = &moves.kept[index];
             let Some(entry) = to.streams.get_mut(name) else { continue };
             // Nobody has it any more, and nobody can take it.
             if !(*reserved || entry.held) {
