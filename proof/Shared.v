@@ -2,7 +2,7 @@
     numbers, and looks at finitely many distances. *)
 Require Import List Arith NArith Lia Bool.
 Import ListNotations.
-Require Import Model Words Core TheoremA Sharing Earliest Least Check.
+Require Import Model Words Core TheoremA Sharing Happened Relief Earliest Least Check.
 Open Scope N_scope.
 
 (** * Problems *)
@@ -91,13 +91,13 @@ Definition straight_E x :=
 
 (** ** Theorem E *)
 
-Definition clear_requestsN y j := if D j <=? y then alphaN j (y - D j + 1) else 0.
+Definition comeN y j := if D j <=? y then alphaN j (y - D j + 1) else 0.
 Definition delayN i j := N.min (X j) (X i + D j - D i).
 Definition short_requestsN i y j :=
   if Nat.eqb j i then N.min (alphaN i (y - D i + 1)) (alphaN i (y - D i + X i + 1) - 1)
   else if D j <=? y + delayN i j then alphaN j (y + delayN i j - D j + 1) else 0.
 
-Definition clear_ok u y := let c := table (fun j => cdivN (clear_requestsN u j) (B j)) in
+Definition clear_ok u y := let c := table (fun j => cdivN (comeN u j) (B j)) in
   forallb (fun k => (c k =? 0) || line_ok c k y (X k)) (seq 0 m).
 Definition short_ok i u y := (short_requestsN i u i =? 0) ||
   let c := table (fun j => cdivN (short_requestsN i u j) (B j)) in
@@ -222,29 +222,29 @@ Proof.
 Qed.
 
 Lemma line_ok_sound c c0 k y v y' : (k < m)%nat -> (forall j, (j < m)%nat -> (c0 j <= N.to_nat (c j))%nat) -> (N.to_nat y <= y')%nat ->
-  line_ok c k y v = true -> exists x, share_within q (Earliest.less c0 k) x /\
+  line_ok c k y v = true -> exists x, share_within q (Happened.less c0 k) x /\
     (lateness q + longest q + excess q + x + (limit (sv q k) + lateness q) <= y' + N.to_nat v)%nat.
 Proof.
   intros Hk Hc Hy H. destruct (shareN_sound _ _ H) as (x & Hx & Hs). apply N.leb_le in Hx. exists (N.to_nat x). split.
   - apply (share_within_mono q (proj1 formed_sensible) _ (fun j => N.to_nat (lessN c k j))); [|auto].
-    intros j Hj. rewrite length_services in Hj. specialize (Hc j Hj). unfold Earliest.less, lessN. destruct (Nat.eqb j k); lia.
+    intros j Hj. rewrite length_services in Hj. specialize (Hc j Hj). unfold Happened.less, lessN. destruct (Nat.eqb j k); lia.
   - rewrite sv_nat by auto. cbn [to_sharing lateness longest excess to_service limit]. lia.
 Qed.
 
 Lemma line_short_ok_sound i c c0 k y v y' : (i < m)%nat -> (k < m)%nat -> (forall j, (j < m)%nat -> (c0 j <= N.to_nat (c j))%nat) ->
   (N.to_nat y <= y')%nat -> line_short_ok i c k y v = true ->
-  (exists x, share_within q (Earliest.less c0 k) x /\
+  (exists x, share_within q (Happened.less c0 k) x /\
     (lateness q + longest q + excess q + x + (limit (sv q k) + lateness q) <= y' + N.to_nat v)%nat) \/
-  (lateness q + excess q + (span (sv q i) + (crew q - 1) * longest q + work q (Earliest.less c0 k)) / crew q +
+  (lateness q + excess q + (span (sv q i) + (crew q - 1) * longest q + work q (Happened.less c0 k)) / crew q +
     (limit (sv q k) + lateness q) <= y' + N.to_nat v)%nat.
 Proof.
   intros Hi Hk Hc Hy H. unfold line_short_ok in H. apply orb_true_iff in H as [H|H]; [left; now apply (line_ok_sound c c0 k y v)|right].
   apply N.leb_le in H. destruct formed_sensible as (_ & Hn & _).
-  assert (Hw : (work q (Earliest.less c0 k) <= N.to_nat (workN (lessN c k)))%nat).
+  assert (Hw : (work q (Happened.less c0 k) <= N.to_nat (workN (lessN c k)))%nat).
   { rewrite <- (work_nat (lessN c k) (fun j => N.to_nat (lessN c k j))) by reflexivity. apply work_mono. intros j Hj.
-    rewrite length_services in Hj. specialize (Hc j Hj). unfold Earliest.less, lessN. destruct (Nat.eqb j k); lia. }
+    rewrite length_services in Hj. specialize (Hc j Hj). unfold Happened.less, lessN. destruct (Nat.eqb j k); lia. }
   rewrite !sv_nat by auto. cbn [to_sharing crew lateness longest excess to_service limit span].
-  pose proof (Nat.div_le_mono (N.to_nat (P i) + (N.to_nat n - 1) * N.to_nat (nlongest pr) + work q (Earliest.less c0 k))
+  pose proof (Nat.div_le_mono (N.to_nat (P i) + (N.to_nat n - 1) * N.to_nat (nlongest pr) + work q (Happened.less c0 k))
     (N.to_nat (P i + (n - 1) * nlongest pr + workN (lessN c k))) (N.to_nat n) ltac:(lia)
     ltac:(rewrite !N2Nat.inj_add, N2Nat.inj_mul, N2Nat.inj_sub; lia)) as Hd.
   rewrite <- N2Nat.inj_div in Hd. cbn [to_sharing crew] in Hd. lia.
@@ -351,10 +351,10 @@ Notation Xn := (fun j => N.to_nat (X j)).
 Lemma alphaN_mono i d d' : d <= d' -> alphaN i d <= alphaN i d'.
 Proof. apply alpha_m_mono. Qed.
 
-Lemma clear_nat y j : (j < m)%nat -> Earliest.clear q y j = N.to_nat (cdivN (clear_requestsN (N.of_nat y) j) (B j)).
+Lemma clear_nat y j : (j < m)%nat -> Earliest.clear q y j = N.to_nat (cdivN (comeN (N.of_nat y) j) (B j)).
 Proof.
-  intros Hj. unfold Earliest.clear, clear_requests. rewrite cdiv_to_nat, sv_nat by auto. cbn [to_service size limit to_sharing lateness]. f_equal.
-  unfold clear_requestsN. destruct (Nat.leb_spec (N.to_nat (nlimit (svN j)) + N.to_nat (nlateness pr)) y), (N.leb_spec (D j) (N.of_nat y)); try lia.
+  intros Hj. unfold Earliest.clear, come. rewrite cdiv_to_nat, sv_nat by auto. cbn [to_service size limit to_sharing lateness]. f_equal.
+  unfold comeN. destruct (Nat.leb_spec (N.to_nat (nlimit (svN j)) + N.to_nat (nlateness pr)) y), (N.leb_spec (D j) (N.of_nat y)); try lia.
   rewrite alpha_nat. do 2 f_equal. lia.
 Qed.
 
@@ -373,9 +373,9 @@ Proof.
   intros Hi Hj. unfold Earliest.short. rewrite cdiv_to_nat, short_requests_nat, sv_nat by auto. reflexivity.
 Qed.
 
-Lemma clear_requests_mono y u j : y <= u -> clear_requestsN y j <= clear_requestsN u j.
+Lemma comeN_mono y u j : y <= u -> comeN y j <= comeN u j.
 Proof.
-  intros H. unfold clear_requestsN. destruct (N.leb_spec (D j) y), (N.leb_spec (D j) u); try lia. apply alphaN_mono. lia.
+  intros H. unfold comeN. destruct (N.leb_spec (D j) y), (N.leb_spec (D j) u); try lia. apply alphaN_mono. lia.
 Qed.
 
 Lemma short_requestsN_mono i y u j : y <= u -> short_requestsN i y j <= short_requestsN i u j.
@@ -391,8 +391,8 @@ Proof. intros Hb. unfold cdivN. pose proof (N.mul_div_le (a + b - 1) b ltac:(lia
 Lemma cdivN_less a b : 0 < b -> cdivN a b * b < a + b.
 Proof. intros Hb. unfold cdivN. pose proof (N.mul_div_le (a + b - 1) b ltac:(lia)). lia. Qed.
 
-Lemma clear_most y j : clear_requestsN y j <= alphaN j (y + 1).
-Proof. unfold clear_requestsN. destruct (D j <=? y); [apply alphaN_mono; lia|lia]. Qed.
+Lemma clear_most y j : comeN y j <= alphaN j (y + 1).
+Proof. unfold comeN. destruct (D j <=? y); [apply alphaN_mono; lia|lia]. Qed.
 
 Lemma short_most i y j : X j <= D j -> short_requestsN i y j <= alphaN j (y + 1).
 Proof.
@@ -406,22 +406,22 @@ Proof. intros Hb H a' Ha. pose proof (cdivN_mono a a' b Ha). lia. Qed.
 
 (** Any line with counts at most those of [c]. *)
 Lemma clear_ok_sound u v y k : clear_ok u v = true -> v <= y <= u -> (k < m)%nat -> (0 < Earliest.clear q (N.to_nat y) k)%nat ->
-  exists x, share_within q (Earliest.less (Earliest.clear q (N.to_nat y)) k) x /\
+  exists x, share_within q (Happened.less (Earliest.clear q (N.to_nat y)) k) x /\
     (lateness q + longest q + excess q + x + (limit (sv q k) + lateness q) <= N.to_nat y + N.to_nat (X k))%nat.
 Proof.
   intros H Hy Hk Hpos. destruct formed_sensible as (_ & _ & Hpar & _). unfold clear_ok in H. cbv zeta in H. rewrite forallb_forall in H.
   specialize (H k ltac:(apply in_seq; lia)). rewrite table_at in H by auto. rewrite clear_nat, N2Nat.id in Hpos by auto.
   apply orb_true_iff in H as [H|H].
-  - apply N.eqb_eq in H. destruct (nonzero _ _ (proj1 (Hpar k Hk)) Hpos (clear_requestsN u k)); [apply clear_requests_mono; lia|auto].
+  - apply N.eqb_eq in H. destruct (nonzero _ _ (proj1 (Hpar k Hk)) Hpos (comeN u k)); [apply comeN_mono; lia|auto].
   - revert H. apply line_ok_sound; auto; [|lia]. intros j Hj. rewrite table_at, clear_nat, N2Nat.id by auto.
-    pose proof (cdivN_mono _ _ (B j) (clear_requests_mono y u j ltac:(lia))). lia.
+    pose proof (cdivN_mono _ _ (B j) (comeN_mono y u j ltac:(lia))). lia.
 Qed.
 
 Lemma short_ok_sound i u v y k : short_ok i u v = true -> v <= y <= u -> (i < m)%nat -> (k < m)%nat ->
   (0 < short_requests q Xn i (N.to_nat y) i)%nat -> (0 < Earliest.short q Xn i (N.to_nat y) k)%nat ->
-  (exists x, share_within q (Earliest.less (Earliest.short q Xn i (N.to_nat y)) k) x /\
+  (exists x, share_within q (Happened.less (Earliest.short q Xn i (N.to_nat y)) k) x /\
     (lateness q + longest q + excess q + x + (limit (sv q k) + lateness q) <= N.to_nat y + N.to_nat (X k))%nat) \/
-  (lateness q + excess q + (span (sv q i) + (crew q - 1) * longest q + work q (Earliest.less (Earliest.short q Xn i (N.to_nat y)) k)) / crew q +
+  (lateness q + excess q + (span (sv q i) + (crew q - 1) * longest q + work q (Happened.less (Earliest.short q Xn i (N.to_nat y)) k)) / crew q +
     (limit (sv q k) + lateness q) <= N.to_nat y + N.to_nat (X k))%nat.
 Proof.
   intros H Hy Hi Hk Hi0 Hpos. destruct formed_sensible as (_ & _ & Hpar & _). unfold short_ok in H.
@@ -437,7 +437,7 @@ Qed.
 (** Beyond the last point. *)
 Lemma straight_line x y k (c : nat -> nat) (r : nat -> N) : straight_E x = true -> x <= y -> (k < m)%nat ->
   (forall j, (j < m)%nat -> c j = N.to_nat (cdivN (r j) (B j)) /\ r j <= alphaN j (y + 1)) ->
-  exists z, share_within q (Earliest.less c k) z /\
+  exists z, share_within q (Happened.less c k) z /\
     (lateness q + longest q + excess q + z + (limit (sv q k) + lateness q) <= N.to_nat y + N.to_nat (X k))%nat.
 Proof.
   intros H Hxy Hk Hc. destruct formed_sensible as (Hs & Hn & Hpar & _).
@@ -447,7 +447,7 @@ Proof.
   pose proof (largest_due (nservices pr) (svN k) (nth_In _ _ Hk)) as Hdue.
   set (due := fold_right _ 0 (nservices pr)) in *.
   exists (N.to_nat (workN (fun j => cdivN (r j) (B j)) / n)). split.
-  - apply (share_within_mono q Hs _ c); [intros j _; unfold Earliest.less; lia|]. left.
+  - apply (share_within_mono q Hs _ c); [intros j _; unfold Happened.less; lia|]. left.
     rewrite (work_nat (fun j => cdivN (r j) (B j))) by (intros j Hj; now apply Hc). cbn [to_sharing crew]. rewrite N2Nat.inj_div. lia.
   - rewrite sv_nat by auto. cbn [to_sharing lateness longest excess to_service limit]. clearbody due. lia.
 Qed.
@@ -519,14 +519,14 @@ Proof.
   assert (HXD : forall i, (i < length (nservices pr))%nat -> X i + nspan (svN pr i) <= nlimit (svN pr i) + nlateness pr).
   { intros i Hi. specialize (HX i ltac:(apply in_seq; lia)). now apply N.leb_le in HX. }
   destruct (formed_sensible pr X Hf) as (_ & _ & Hpar & _).
-  split; [|split].
-  - intros i Hi. rewrite length_services in Hi. specialize (HXD i Hi). rewrite sv_nat by auto. cbn [to_service limit span to_sharing lateness]. lia.
-  - intros k y Hk Hpos. rewrite length_services in Hk. rewrite <- (Nat2N.id y) in *. set (yN := N.of_nat y) in *.
+  apply test_lines_E. split; [intros i Hi; rewrite length_services in Hi; specialize (HXD i Hi); rewrite sv_nat by auto; cbn [to_service limit span to_sharing lateness]; lia|].
+  intros k y Hk. rewrite length_services in Hk. split.
+  - intros Hpos. rewrite <- (Nat2N.id y) in *. set (yN := N.of_nat y) in *.
     destruct (N.lt_ge_cases yN (last l 0)) as [Hlt|Hge].
     + destruct (between_sound _ _ _ Hb yN ltac:(lia) Hlt) as (u & v & Huv & Hok). now apply (clear_ok_sound pr X Hf u v).
-    + apply (straight_line pr X Hf (last l 0) yN k _ (fun j => clear_requestsN pr yN j)); auto.
+    + apply (straight_line pr X Hf (last l 0) yN k _ (fun j => comeN pr yN j)); auto.
       intros j Hj. split; [rewrite clear_nat, N2Nat.id by auto; reflexivity|apply clear_most].
-  - intros i k y Hi Hk HB Hy Hi0 Hpos. rewrite length_services in Hi, Hk. specialize (Hs i ltac:(apply in_seq; lia)).
+  - intros i Hi HB Hy Hi0 Hpos. rewrite length_services in Hi. specialize (Hs i ltac:(apply in_seq; lia)).
     rewrite sv_nat in HB, Hy by auto. cbn [to_service size limit to_sharing lateness] in HB, Hy.
     apply orb_true_iff in Hs as [Hs|Hs]; [apply N.leb_le in Hs; lia|]. cbv zeta in Hs. apply andb_true_iff in Hs as (Hb' & Hend').
     rewrite <- (Nat2N.id y) in *. set (yN := N.of_nat y) in *.
