@@ -1,4 +1,4 @@
-(** Theorem E: the least [X].  The plan raises X from 0, each time to what a line that fails needs, until none fails or some
+(** Theorem E: the least [X] by its lines.  The plan raises X from 0, each time to what a line that fails needs, until none fails or some
     request would begin too late.  What it ends with is below every X that passes, so it is the least of all, or there is none. *)
 Require Import List Arith Lia Bool.
 Import ListNotations.

@@ -237,7 +237,7 @@ fn what_is_proved_is_certified_and_nearly_all_that_is_certified_is_proved() {
     let asked = |claim: SharedClaim| answer(claim).0;
     let mut runner = TestRunner::deterministic();
     let (mut confirmed, mut cautious, mut refused) = (0, 0, 0);
-    // What stands for lines is proved nowhere.
+    // What stands for lines is not known to it.
     let mut relieved = 0;
     let rules = [
         ("edf", &[SharedReason::Edf][..]),
@@ -266,7 +266,7 @@ fn what_is_proved_is_certified_and_nearly_all_that_is_certified_is_proved() {
         }
     }
     println!("{confirmed} confirmed, {cautious} and {relieved} not, {refused} refused");
-    assert!(relieved * 10 <= confirmed, "{relieved} rest on what is not proved");
+    assert!(relieved * 10 <= confirmed, "{relieved} rest on what it does not know");
     assert!(cautious * 20 <= confirmed, "{cautious} are not confirmed");
     assert!(confirmed > 50 && refused > 50, "too few to say anything");
 }

@@ -109,7 +109,7 @@ impl Prover {
             let told = told(shared)?;
             if told.relieved {
                 let reason =
-                    "it counts from other points where lines do not hold, of which nothing is proved";
+                    "it counts from other points where lines do not hold, of which the program knows nothing";
                 unproved.push(Unproved { claim: first + i, reason });
                 continue;
             }
