@@ -2,7 +2,7 @@
     tests of the theorems that keep it. *)
 Require Import List Arith Lia Bool.
 Import ListNotations.
-Require Import Model Words Core TheoremA Sharing Earliest Loads Pipeline.
+Require Import Model Words Core TheoremA Sharing Happened Earliest Loads Pipeline.
 
 (** At once two requests to a service that takes 2 ns for each, within 2 ns. *)
 Definition two d := 2 * Nat.min d 1.
@@ -136,14 +136,14 @@ Proof.
   { intros c Hc. left. unfold work. change (length (services q)) with 1. cbn [sum]. rewrite Hc, Nat.mul_0_r. reflexivity. }
   assert (Ha : forall d, cdiv (Sharing.alpha q 0 d) 1 <= 1).
   { intros d. unfold q. rewrite leaving_alpha by auto. unfold cdiv, one. rewrite Nat.div_1_r. lia. }
-  split; [|split; [|split]].
+  split; [|apply test_lines_E; split; [|intros i y Hi; split]].
   - intros d _. exists 0. split; [|cbn; lia]. apply Hw. unfold batches_T. cbn [Nat.eqb]. change (Sharing.size (sv q 0)) with 1. specialize (Ha (d + 1)). lia.
   - intros i Hi. change (i < 1) in Hi. replace i with 0 by lia. cbn. lia.
-  - intros i y Hi Hpos. change (i < 1) in Hi. replace i with 0 in * by lia. unfold clear, clear_requests in *. change (Sharing.size (sv q 0)) with 1 in *.
+  - intros Hpos. change (i < 1) in Hi. replace i with 0 in * by lia. unfold clear, come in *. change (Sharing.size (sv q 0)) with 1 in *.
     change (Sharing.limit (sv q 0) + Sharing.lateness q) with 2 in *. destruct (Nat.leb_spec 2 y) as [Hy|Hy]; [|now cbn in Hpos].
-    exists 0. split; [|cbn; lia]. apply Hw. unfold less, clear, clear_requests. change (Sharing.size (sv q 0)) with 1. change (Sharing.limit (sv q 0) + Sharing.lateness q) with 2.
+    exists 0. split; [|cbn; lia]. apply Hw. unfold less, clear, come. change (Sharing.size (sv q 0)) with 1. change (Sharing.limit (sv q 0) + Sharing.lateness q) with 2.
     rewrite (proj2 (Nat.leb_le 2 y) Hy). cbn [Nat.eqb]. specialize (Ha (y - 2 + 1)). lia.
-  - intros i j y Hi _ HB. change (i < 1) in Hi. replace i with 0 in HB by lia. change (1 < 1) in HB. lia.
+  - intros j Hj HB. change (j < 1) in Hj. replace j with 0 in HB by lia. change (1 < 1) in HB. lia.
 Qed.
 
 Theorem leaving_early_breaks rule : exists st0 st,

@@ -87,13 +87,45 @@ Definition short_next X i y := earliest_of (fun j =>
 Definition turn_next s y := earliest_of (fun j => if Nat.eqb j s then next_of s y 0 else
   let e := ahead pr s j in next (clients_of pr j) (e + y) - e) y.
 
-Definition decide_E fuel (starts : list N) :=
-  let X j := nth j starts 0 in
-  match walk (clear_ok pr X) (straight_E pr) clear_next fuel 0 [],
-        all_of (map (fun i => if B i <=? 1 then Some [] else walk (short_ok pr X i) (straight_E pr) (short_next X i) fuel (D i) []) (seq 0 m)) with
-  | Some l, Some ls => check_E pr X l ls
+(** With what stands for lines of each service. *)
+Definition decide_lines fuel X R :=
+  let cut y b := fold_right (fun k b => match R k with After z _ => if y <? z then N.min z b else b | _ => b end) b (seq 0 m) in
+  match walk (clear_ok pr X R) (straight_E pr) (fun y => cut y (clear_next y)) fuel 0 [],
+        all_of (map (fun i => if B i <=? 1 then Some [] else
+          walk (short_ok pr X R i) (straight_E pr) (fun y => cut y (short_next X i y)) fuel (D i) []) (seq 0 m)) with
+  | Some l, Some ls => check_E pr X R l ls
   | _, _ => false
   end.
+
+(** The first distance up to the last one, just before more is there, from which on what is counted is enough. *)
+Definition there_next X y := earliest_of (fun j => N.min (next_of j y (D j)) (next_of j y (D j - X j))) y.
+Definition enough_at fuel X c k z :=
+  if line_ok pr (table pr (c z)) k z (X k) then Some [] else
+  if z <? nlongest pr then None else
+  walk (from_start_ok pr X c k) (fun a => z <? a) (fun a => N.min (z + 1) (there_next X a)) fuel (z - nlongest pr) [].
+Fixpoint first_enough (at_ : N -> option (list N)) (make : N -> list N -> relief) next fuel a stop := match fuel with
+  | O => Nothing
+  | S fuel => if stop <? a then Nothing else
+      let b := next a in let z := N.min stop (b - 1) in
+      match at_ z with Some l => make z l | None => first_enough at_ make next fuel b stop end
+  end.
+Definition stands fuel X k :=
+  let due := fold_right (fun s d => N.max (nlimit s + nlateness pr) d) 0 (nservices pr) in
+  let enough c make stop := first_enough (enough_at fuel X c k) make (there_next X) fuel 0 stop in
+  let faster := sumn (fun j => slopes pr (P j) 1 j) m <? ncrew pr * fine in
+  match (if faster then walk (singly_ok pr X k) (straight_singly pr) clear_next fuel 0 [] else None) with
+  | Some l => Singly l
+  | None => match enough (mixedN pr X) Arrival (D k) with Nothing => enough (fullN pr X) After due | r => r end
+  end.
+
+(** All lines hold; or if not, and the workers are faster than what comes, others do where something stands for these: that is looked
+    at in not so many steps, as near capacity no line that fails ends it. *)
+Definition few := N.to_nat 1024.
+Definition decide_E fuel (starts : list N) :=
+  let X j := nth j starts 0 in
+  decide_lines fuel X (fun _ => Nothing) ||
+  (sumn (fun j => slopes pr (P j) (B j) j) m <? ncrew pr * fine) &&
+    let R := map (stands few X) (seq 0 m) in decide_lines few X (fun k => nth k R Nothing).
 
 Definition decide_T fuel :=
   match all_of (map (fun s => walk (turn_ok pr s) (straight_T pr s) (turn_next s) fuel 0 []) (seq 0 m)) with
@@ -105,12 +137,19 @@ Definition decide_T fuel :=
 Definition decide_shared fuel starts := match nrule pr with Earliest => decide_E fuel starts | Turns => decide_T fuel end.
 End Decide.
 
+Lemma decide_E_checks pr fuel starts : decide_E pr fuel starts = true -> exists X R l ls, check_E pr X R l ls = true.
+Proof.
+  assert (H : forall fuel X R, decide_lines pr fuel X R = true -> exists X R l ls, check_E pr X R l ls = true).
+  { clear. intros fuel X R H. unfold decide_lines in H. destruct (walk _ _ _ _ _ _) as [l|]; [|discriminate].
+    destruct (all_of _) as [ls|]; [|discriminate]. eauto. }
+  unfold decide_E. rewrite orb_true_iff, andb_true_iff. intros [Hd|(_ & Hd)]; eapply H, Hd.
+Qed.
+
 Theorem decide_shared_sound pr fuel starts : decide_shared pr fuel starts = true -> shared_promise pr.
 Proof.
-  unfold decide_shared, decide_E, decide_T. destruct (nrule pr) eqn:E; intros H.
+  unfold decide_shared, decide_T. destruct (nrule pr) eqn:E; intros H.
   - destruct (all_of _) as [ls|]; [now apply (check_T_sound pr ls)|discriminate].
-  - destruct (walk _ _ _ _ _ _) as [l|]; [|discriminate]. destruct (all_of _) as [ls|]; [|discriminate].
-    now apply (check_E_sound pr (fun j => nth j starts 0) l ls).
+  - destruct (decide_E_checks pr fuel starts H) as (X & R & l & ls & Hc). now apply (check_E_sound pr X R l ls).
 Qed.
 
 (** * Of pipelines *)

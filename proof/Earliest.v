@@ -1,10 +1,10 @@
 (** Theorem E: several services on the same workers, by deadline; over the model of Sharing.v.
 
-    The test without its reliefs, and without patience: the lines that Theorem E states, for any [X], within which of its
-    arrival each request of a service is to begin, dispatch as late as it may be. *)
+    The test without other keys and patience: the lines that Theorem E states, or what stands for them (Relief.v), for any [X],
+    within which of its arrival each request of a service is to begin, dispatch as late as it may be. *)
 Require Import List Arith Lia Bool Sorting.Sorted.
 Import ListNotations.
-Require Import Model Words Core TheoremA Sharing.
+Require Import Model Words Core TheoremA Sharing Happened Relief.
 Local Arguments Nat.ltb : simpl never.
 Local Arguments Nat.leb : simpl never.
 Local Arguments Nat.eqb : simpl never.
@@ -19,16 +19,15 @@ Notation g := (lateness q).
 Notation D i := (limit (sv q i) + g).
 Notation p := (as_problem q 0).
 Notation alpha := (alpha q).
+Notation come := (come q).
+Notation early := (early q).
+Notation followed := (followed q).
 Variable X : nat -> nat.
 
 (** * The test *)
 
-(** One batch of [k] less. *)
-Definition less (c : nat -> nat) k j := c j - if j =? k then 1 else 0.
-
 (** Counted from an instant at which nothing with a deadline up to that of the request looked at waits, [y] before that. *)
-Definition clear_requests y j := if D j <=? y then alpha j (y - D j + 1) else 0.
-Definition clear y j := cdiv (clear_requests y j) (B j).
+Definition clear y j := cdiv (come y j) (B j).
 
 (** Counted from a batch of [i] that was not full. *)
 Definition delay i j := Nat.min (X j) (X i + D j - D i).
@@ -37,242 +36,63 @@ Definition short_requests i y j :=
   else if D j <=? y + delay i j then alpha j (y + delay i j - D j + 1) else 0.
 Definition short i y j := cdiv (short_requests i y j) (B j).
 
-Definition test_clear := forall k y, k < m -> 0 < clear y k ->
+Definition line_clear k y := 0 < clear y k ->
   exists x, share_within q (less (clear y) k) x /\ g + longest q + excess q + x + D k <= y + X k.
 
-Definition test_short := forall i k y, i < m -> k < m -> 1 < B i -> D i <= y -> 0 < short_requests i y i -> 0 < short i y k ->
+Definition line_short i k y := 1 < B i -> D i <= y -> 0 < short_requests i y i -> 0 < short i y k ->
   (exists x, share_within q (less (short i y) k) x /\ g + longest q + excess q + x + D k <= y + X k) \/
   g + excess q + (P i + (n - 1) * longest q + work q (less (short i y) k)) / n + D k <= y + X k.
 
-Definition test_E := (forall i, i < m -> X i + P i <= D i) /\ test_clear /\ test_short.
+(** Whether the lines of [k] at [y] hold. *)
+Definition lines k y := line_clear k y /\ forall i, i < m -> line_short i k y.
 
-(** * What happened *)
+Definition test_E := (forall i, i < m -> X i + P i <= D i) /\ forall k y, k < m -> relieved q X k y \/ lines k y.
 
-Inductive entry := Came (r : request) | Began (w i t : nat) (b : list request) | Idled.
+(** All lines hold, and nothing has to stand for any. *)
+Definition test_lines := (forall i, i < m -> X i + P i <= D i) /\ forall k y, k < m -> lines k y.
 
-Definition taken j l := flat_map (fun e => match e with Began _ i _ b => if i =? j then b else [] | _ => [] end) l.
-Definition batches j l := count (fun e => match e with Began _ i _ _ => i =? j | _ => false end) l.
-Definition begun v l j := count (fun e => match e with Began w i _ _ => (i =? j) && (w =? v) | _ => false end) l.
-Definition offset e v := match e with
-  | Came r => arr r + longest q
-  | Began w i t _ => t + if v =? w then P i else longest q
-  | Idled => 0
-  end.
-Definition early d j r := arr r + D j <=? d.
+Lemma test_lines_E : test_lines -> test_E.
+Proof. intros (HX & H). split; [exact HX|auto]. Qed.
 
-Lemma taken_app j a b : taken j (a ++ b) = taken j a ++ taken j b.
-Proof. apply flat_map_app. Qed.
-
-(** Nothing is said of [old] requests. *)
 Variable past : nat.
 Variable old : request -> Prop.
-
-Record Inv st log : Prop := {
-  inv_wf : wf (fun _ => 0) (arrived st);
-  inv_fresh : fresh q past (arrived st);
-  inv_late : late st <= g;
-  inv_over : over st <= excess q;
-  inv_past : forall r, In r (arrived st) -> arr r <= now st;
-  inv_where : forall r, In r (arrived st) -> mandatory p r = true ->
-    In r (waiting st (home q (src r))) \/ (exists w due b, w < n /\ running st w = Some (due, b) /\ In r b) \/
-    old r \/ in_time (as_problem q (home q (src r))) (view st) r;
-  inv_run : forall w due b, w < n -> running st w = Some (due, b) -> now st <= due <= now st + longest q + over st /\
-    forall r, In r b -> mandatory p r = true -> old r \/ due <= arr r + D (home q (src r));
-  inv_wait : forall i r, In r (waiting st i) -> mandatory p r = true /\ home q (src r) = i /\ arr r <= now st /\ now st + excess q <= arr r + X i + over st;
-  inv_sorted : forall i, StronglySorted (fun r r' => arr r <= arr r') (waiting st i);
-  (* nothing is left idle *)
-  inv_load : forall l1 e l2, log = l1 ++ e :: l2 -> ~ In Idled (e :: l2) ->
-    forall v, v < n -> free_at st v <= offset e v + late st + over st + work q (begun v l2);
-  (* what was taken or waits after a start *)
-  inv_order : forall l1 w i t b l2, log = l1 ++ Began w i t b :: l2 ->
-    b <> [] /\ i < m /\ w < n /\ t <= now st /\ (forall r, In r b -> arr r <= t <= arr r + X i) /\
-    (forall h tl j x, b = h :: tl -> In x (taken j l2 ++ waiting st j) ->
-       t <= arr x \/ t <= arr x + X j /\ arr h + D i <= arr x + D j) /\
-    (forall x, In x (taken i l2 ++ waiting st i) -> (length b < B i -> t <= arr x) /\ forall r, In r b -> arr r <= arr x);
-  (* since nothing with a deadline up to [d] waited *)
-  inv_clear : forall d, (exists j x, In x (waiting st j) /\ early d j x = true) ->
-    exists l1 r l2, log = l1 ++ Came r :: l2 /\ ~ In Idled l2 /\
-      (forall j x, In x (taken j l2 ++ waiting st j) -> early d j x = true -> arr r <= arr x) /\
-      (forall w i t h tl, In (Began w i t (h :: tl)) l2 -> early d i h = true);
-  inv_count : forall j f, count f (taken j log ++ waiting st j) <=
-    count (fun r => at_home q j r && (mandatory p r && f r)) (skipn past (arrived st)) }.
+Notation Inv := (Happened.Inv q X past old).
+Notation counts := (Happened.counts X).
 
 Hypothesis Hsense : sensible q.
 Hypothesis Hrule : how q = Earliest.
 Hypothesis Htest : test_E.
-
-(** The last one that [f] says of. *)
-Lemma last_such (f : entry -> list entry -> bool) l :
-  (forall b1 e b2, l = b1 ++ e :: b2 -> f e b2 = false) \/
-  exists b1 e b2, l = b1 ++ e :: b2 /\ f e b2 = true /\ forall c1 e' c2, b2 = c1 ++ e' :: c2 -> f e' c2 = false.
-Proof.
-  clear. induction l as [|e l IH]; [left; intros [|? ?]; discriminate|].
-  destruct IH as [IH|(b1 & e' & b2 & -> & H)].
-  - destruct (f e l) eqn:E; [right; exists [], e, l; auto|left]. intros [|e0 b1] e' b2 E'; cbn in E'; injection E' as -> E'; [now subst|].
-    now apply (IH b1).
-  - right. exists (e :: b1), e', b2. auto.
-Qed.
-
-Lemma batches_split j l : 0 < batches j l -> exists b1 w t b b2, l = b1 ++ Began w j t b :: b2.
-Proof.
-  clear. induction l as [|e l IH]; [intros H; unfold batches in H; rewrite count_nil in H; lia|]. unfold batches in *. rewrite count_cons.
-  destruct e as [r|w i t b|]; cbn [Nat.b2n Nat.add]; intros H.
-  - destruct (IH H) as (b1 & w & t & b & b2 & ->). exists (Came r :: b1), w, t, b, b2. reflexivity.
-  - destruct (Nat.eqb_spec i j) as [->|].
-    + exists [], w, t, b, l. reflexivity.
-    + destruct (IH H) as (b1 & w' & t' & b' & b2 & ->). exists (Began w i t b :: b1), w', t', b', b2. reflexivity.
-  - destruct (IH H) as (b1 & w & t & b & b2 & ->). exists (Idled :: b1), w, t, b, b2. reflexivity.
-Qed.
-
-Lemma count_all {A} (f : A -> bool) l : (forall x, In x l -> f x = true) -> count f l = length l.
-Proof.
-  clear. induction l as [|x l IH]; intros H; [reflexivity|]. rewrite count_cons, IH by (intros; apply H; simpl; auto).
-  rewrite (H x) by (simpl; auto). reflexivity.
-Qed.
-
-(** All batches of a service but the last are full of requests that came before the head of the last. *)
-Lemma full_batches j d l :
-  (forall b1 w t b b2, l = b1 ++ Began w j t b :: b2 ->
-     (exists h tl, b = h :: tl /\ early d j h = true) /\
-     (forall x, In x (taken j b2) -> forall r, In r b -> arr r <= arr x) /\ (0 < batches j b2 -> B j <= length b)) ->
-  0 < batches j l -> (batches j l - 1) * B j + 1 <= count (early d j) (taken j l).
-Proof.
-  clear. induction l as [|e l IH]; intros H Hp; [unfold batches in Hp; rewrite count_nil in Hp; lia|].
-  assert (IHl := IH ltac:(intros b1 w t b b2 E; apply (H (e :: b1) w t b b2); rewrite E; reflexivity)). clear IH.
-  unfold batches in Hp |- *. rewrite count_cons in Hp |- *. fold (batches j l) in *.
-  destruct e as [r|w i t b|]; cbn [Nat.b2n taken flat_map]; try (apply IHl; cbn [Nat.b2n] in Hp; lia).
-  fold (taken j l). destruct (Nat.eqb_spec i j) as [->|]; cbn [Nat.b2n]; [|apply IHl; cbn [Nat.b2n] in Hp; lia].
-  destruct (H [] w t b l eq_refl) as ((h & tl & Eb & Hh) & Hle & Hfull). rewrite count_app.
-  destruct (Nat.eq_dec (batches j l) 0) as [E0|E0].
-  - rewrite E0. rewrite Eb, count_cons, Hh. cbn. lia.
-  - specialize (IHl ltac:(lia)). specialize (Hfull ltac:(lia)).
-    rewrite (count_all (early d j) b); [nia|]. intros r Hr.
-    destruct (batches_split j l ltac:(lia)) as (b1 & w' & t' & b' & b2 & El).
-    destruct (H (Began w j t b :: b1) w' t' b' b2) as ((h' & tl' & Eb' & Hh') & _); [rewrite El; reflexivity|].
-    assert (Hin : In h' (taken j l)).
-    { rewrite El, taken_app. apply in_or_app. right. cbn. rewrite Nat.eqb_refl, Eb'. cbn. auto. }
-    specialize (Hle h' Hin r Hr). unfold early in *. apply Nat.leb_le in Hh'. apply Nat.leb_le. lia.
-Qed.
-
-(** All batches of a service are full if one waits that came later. *)
-Lemma all_full j d l :
-  (forall b1 w t b b2, l = b1 ++ Began w j t b :: b2 -> B j <= length b /\ forall r, In r b -> early d j r = true) ->
-  batches j l * B j <= count (early d j) (taken j l).
-Proof.
-  clear. induction l as [|e l IH]; intros H; [unfold batches; rewrite count_nil; lia|].
-  assert (IHl := IH ltac:(intros b1 w t b b2 E; apply (H (e :: b1) w t b b2); rewrite E; reflexivity)). clear IH.
-  unfold batches. rewrite count_cons. fold (batches j l).
-  destruct e as [r|w i t b|]; cbn [Nat.b2n taken flat_map]; try exact IHl.
-  fold (taken j l). destruct (Nat.eqb_spec i j) as [->|]; cbn [Nat.b2n]; [|exact IHl].
-  destruct (H [] w t b l eq_refl) as (Hb & Hr). rewrite count_app, (count_all (early d j) b) by auto. nia.
-Qed.
-
-(** What came since [lo] with a deadline up to [d]. *)
-Lemma window st log j l1 l2 lo d : Inv st log -> conform q (fun _ => true) (skipn past (arrived st)) -> log = l1 ++ l2 ->
-  (forall x, In x (taken j l2 ++ waiting st j) -> early d j x = true -> lo <= arr x) ->
-  count (early d j) (taken j l2 ++ waiting st j) <= if lo + D j <=? d then alpha j (d - D j - lo + 1) else 0.
-Proof.
-  intros I Hc E Hlo. destruct (Nat.leb_spec (lo + D j) d) as [Hd|Hd].
-  - set (f := within lo (d - D j - lo + 1)). transitivity (count f (taken j l2 ++ waiting st j)).
-    + apply count_mono. intros x Hx He. specialize (Hlo x Hx He). unfold early in He. apply Nat.leb_le in He.
-      unfold f, within. rewrite andb_true_iff, Nat.leb_le, Nat.ltb_lt. lia.
-    + transitivity (count f (taken j log ++ waiting st j)); [rewrite E, taken_app, !count_app; lia|].
-      etransitivity; [apply (inv_count _ _ I)|].
-      etransitivity; [|apply (came_of_curve q past (fun _ => true) j (arrived st) lo (d - D j - lo + 1) Hsense (inv_wf _ _ I) (inv_fresh _ _ I) Hc eq_refl)].
-      unfold came_of, came, f. generalize (within lo (d - D j - lo + 1)). clear. intros f. unfold count.
-      induction (skipn past (arrived st)) as [|r l IH]; [auto|]. cbn [filter]. destruct (at_home q j r); cbn [andb filter]; [|auto].
-      destruct (mandatory p r && f r); cbn [length]; lia.
-  - rewrite (count_ext _ (fun _ => false)), count_false; [lia|]. intros x Hx. destruct (early d j x) eqn:He; [|reflexivity].
-    specialize (Hlo x Hx He). unfold early in He. apply Nat.leb_le in He. lia.
-Qed.
-
-Lemma begun_batches l j : sum (fun v => begun v l j) n <= batches j l.
-Proof.
-  clear. unfold begun, batches. induction l as [|e l IH].
-  { rewrite (sum_ext _ (fun _ => 0)), sum_zero by (intros; apply count_nil). lia. }
-  rewrite count_cons.
-  rewrite (sum_ext (fun v => count _ (e :: l)) (fun v => Nat.b2n (match e with Began w i _ _ => (i =? j) && (w =? v) | _ => false end) +
-    count (fun e => match e with Began w i _ _ => (i =? j) && (w =? v) | _ => false end) l)) by (intros; apply count_cons).
-  rewrite sum_add. apply Nat.add_le_mono; [|exact IH]. destruct e as [r|w i t b|]; try (rewrite sum_zero; cbn; lia).
-  destruct (i =? j); cbn [andb]; [|rewrite sum_zero; lia].
-  rewrite (sum_ext _ (fun v => Nat.b2n ((w =? v) && true))) by (intros; now rewrite andb_true_r).
-  rewrite sum_pick. cbn. destruct (w <? n); cbn; lia.
-Qed.
-
-Lemma work_mono c c' : (forall j, j < m -> c j <= c' j) -> work q c <= work q c'.
-Proof. clear. intros H. apply sum_mono. intros j Hj. apply Nat.mul_le_mono_l. auto. Qed.
-
-Lemma cdiv_more a b c : 0 < b -> c * b + 1 <= a -> c < cdiv a b.
-Proof. clear. intros Hb H. pose proof (cdiv_ge a b Hb). nia. Qed.
-
-(** After an instant from which no batch is followed that was not full: at most so many batches, and that of [k] comes
-    after them. *)
-Definition followed s e rest := match e with
-  | Began _ i _ b => (length b <? B i) && ((0 <? batches i rest) || (i =? s))
-  | _ => false
-  end.
-
-Lemma batches_most st log s k l1 l N : Inv st log -> log = l1 ++ l -> s < m -> In k (waiting st s) ->
-  let d := arr k + D s in
-  (forall b1 e b2, l = b1 ++ e :: b2 -> followed s e b2 = false) ->
-  (forall w i t h tl, In (Began w i t (h :: tl)) l -> early d i h = true) ->
-  (forall j, j < m -> count (early d j) (taken j l ++ waiting st j) <= N j) ->
-  0 < cdiv (N s) (B s) /\ forall j, j < m -> sum (fun v => begun v l j) n <= less (fun j => cdiv (N j) (B j)) s j.
-Proof.
-  intros I El Hs Hk d Hno Hheads HN. pose proof Hsense as (_ & _ & _ & Hpar).
-  assert (Hsplit : forall j b1 w t b b2, l = b1 ++ Began w j t b :: b2 ->
-    (exists h tl, b = h :: tl /\ early d j h = true) /\
-    (forall x, In x (taken j b2 ++ waiting st j) -> forall r, In r b -> arr r <= arr x) /\
-    (0 < batches j b2 \/ j = s -> B j <= length b)).
-  { intros j b1 w t b b2 E. destruct (inv_order _ _ I (l1 ++ b1) w j t b b2) as (Hb & _ & _ & _ & _ & _ & Hx).
-    { rewrite El, E, app_assoc. reflexivity. }
-    split; [|split].
-    - destruct b as [|h tl]; [congruence|]. exists h, tl. split; [auto|]. apply (Hheads w j t h tl). rewrite E. apply in_or_app. simpl. auto.
-    - intros x Hin. now apply Hx.
-    - intros Hor. specialize (Hno _ _ _ E). cbn [followed] in Hno. apply andb_false_iff in Hno as [Hno|Hno]; [apply Nat.ltb_ge in Hno; auto|].
-      apply orb_false_iff in Hno as (H1 & H2). apply Nat.ltb_ge in H1. apply Nat.eqb_neq in H2. lia. }
-  assert (Hks : count (early d s) (waiting st s) > 0).
-  { apply in_split in Hk as (u & z & ->). rewrite count_app, count_cons. unfold early at 2. rewrite (proj2 (Nat.leb_le _ _)) by (unfold d; lia). cbn. lia. }
-  assert (Hfull : batches s l * B s <= count (early d s) (taken s l)).
-  { apply all_full. intros b1 w t b b2 E. destruct (Hsplit s b1 w t b b2 E) as (_ & Hle & Hf). split; [auto|].
-    intros r Hr. unfold early. apply Nat.leb_le. specialize (Hle k ltac:(apply in_or_app; auto) r Hr). unfold d. lia. }
-  pose proof (HN s Hs) as HNs. rewrite count_app in HNs. destruct (Hpar s Hs) as (HBs & _).
-  pose proof (cdiv_more (N s) (B s) (batches s l) HBs ltac:(lia)) as Hlt. split; [lia|].
-  intros j Hj. etransitivity; [apply begun_batches|]. unfold less. destruct (Nat.eqb_spec j s) as [->|Hne]; [lia|].
-  rewrite Nat.sub_0_r. destruct (Nat.eq_dec (batches j l) 0) as [->|E0]; [lia|]. destruct (Hpar j Hj) as (HBj & _).
-  pose proof (full_batches j d l) as Hfb. specialize (HN j Hj). rewrite count_app in HN.
-  assert (H : (batches j l - 1) * B j + 1 <= N j).
-  { etransitivity; [apply Hfb|]; [|lia|lia]. intros b1 w t b b2 E. destruct (Hsplit j b1 w t b b2 E) as (H1 & H2 & H3).
-    split; [auto|]. split; [|auto]. intros x Hx. apply H2. apply in_or_app. auto. }
-  pose proof (cdiv_more (N j) (B j) (batches j l - 1) HBj H). lia.
-Qed.
 
 (** What waits has begun before it is too late: while all are busy until [t], or dispatch may still be late, there is time. *)
 Lemma still_time st log s k t : Inv st log -> conform q (fun _ => true) (skipn past (arrived st)) -> s < m -> In k (waiting st s) ->
   (forall w, w < n -> t + late st <= free_at st w + g) ->
   t + excess q <= arr k + X s + over st.
 Proof.
-  intros I Hc Hs Hk Hlate. pose proof Hsense as (_ & Hn & _ & Hpar). destruct Htest as (_ & Hclear & Hshort).
+  intros I Hc Hs Hk Hlate. pose proof Hsense as (_ & Hn & _ & Hpar). destruct Htest as (_ & Hholds).
   set (d := arr k + D s).
-  assert (Hkd : early d s k = true) by (unfold early, d; apply Nat.leb_le; lia).
+  assert (Hkd : early d s k = true) by (unfold Happened.early, d; apply Nat.leb_le; lia).
   destruct (inv_clear _ _ I d) as (l1 & r0 & l2 & El & Hidle & Hsince & Hheads); [exists s, k; auto|].
   assert (Hr0 : arr r0 <= arr k) by (apply (Hsince s k); [apply in_or_app|]; auto).
   destruct (last_such (followed s) l2) as [Hno|(b1 & e & b2 & E2 & Hf & Hno)].
   - (* counted from the instant at which nothing waited *)
     set (y := d - arr r0).
-    destruct (batches_most st log s k (l1 ++ [Came r0]) l2 (clear_requests y) I) as (Hpos & Hmost); auto.
+    destruct (batches_most Hsense st log s k (l1 ++ [Came r0]) l2 (come y) I) as (Hpos & Hmost); auto.
     { rewrite El, <- app_assoc. reflexivity. }
-    { intros j Hj. etransitivity; [apply (window st log j (l1 ++ [Came r0]) l2 (arr r0) d I Hc)|].
+    { intros j Hj. etransitivity; [apply (window Hsense st log j (l1 ++ [Came r0]) l2 (arr r0) d I Hc)|].
       - rewrite El, <- app_assoc. reflexivity.
       - intros x Hx He. now apply (Hsince j x).
-      - unfold clear_requests, y. destruct (Nat.leb_spec (arr r0 + D j) d), (Nat.leb_spec (D j) (d - arr r0)); try lia.
+      - unfold Happened.come, y. destruct (Nat.leb_spec (arr r0 + D j) d), (Nat.leb_spec (D j) (d - arr r0)); try lia.
         replace (d - D j - arr r0) with (d - arr r0 - D j) by lia. lia. }
-    destruct (Hclear s y Hs Hpos) as (x & Hshare & Hx).
+    destruct (Hholds s y Hs) as [[Hr|[Hr|Hr]]|(Hclear & _)].
+    { now apply (by_singly q X past old Hsense st log s k t). }
+    { now apply (by_arrival q X past old Hsense st log s k t). }
+    { apply (by_after q X past old Hsense st log s k t l1 (Came r0) l2); auto; [intros [H|H]; [discriminate|auto]|cbn [at_]; lia]. }
+    destruct (Hclear Hpos) as (x & Hshare & Hx).
     destruct (share_least q (fun v => begun v l2) _ (fun j => sum (fun v => begun v l2 j) n) x Hn ltac:(reflexivity) Hmost Hshare) as (v & Hv & Hw).
     pose proof (inv_load _ _ I l1 (Came r0) l2 El) as Hload. specialize (Hload ltac:(intros [H|H]; [discriminate|auto]) v Hv).
     cbn [offset] in Hload. specialize (Hlate v Hv). unfold y, d in Hx. lia.
   - (* counted from the last batch that was not full though others followed *)
-    destruct e as [|w i u b|]; try discriminate. cbn [followed] in Hf. apply andb_true_iff in Hf as (Hlen & Hf). apply Nat.ltb_lt in Hlen.
+    destruct e as [|w i u b| |]; try discriminate. cbn [followed] in Hf. apply andb_true_iff in Hf as (Hlen & Hf). apply Nat.ltb_lt in Hlen.
     assert (Elog : log = (l1 ++ Came r0 :: b1) ++ Began w i u b :: b2) by (rewrite El, E2, <- app_assoc; reflexivity).
     assert (Elog' : log = ((l1 ++ Came r0 :: b1) ++ [Began w i u b]) ++ b2) by (rewrite Elog, <- !app_assoc; reflexivity).
     destruct (inv_order _ _ I _ _ _ _ _ _ Elog) as (Hb & Hi & Hwn & Hu & Hbarr & Hafter & Hown).
@@ -295,19 +115,19 @@ Proof.
     set (y := d - u).
     assert (Hcount : count (early d i) (taken i b2 ++ waiting st i) <= short_requests i y i).
     { unfold short_requests. rewrite Nat.eqb_refl. apply Nat.min_glb.
-      - etransitivity; [apply (window st log i _ b2 u d I Hc Elog')|].
+      - etransitivity; [apply (window Hsense st log i _ b2 u d I Hc Elog')|].
         + intros x Hx _. now apply (Hown x Hx).
         + rewrite (proj2 (Nat.leb_le _ _)) by auto. replace (d - D i - u) with (y - D i) by (unfold y; lia). lia.
-      - pose proof (window st log i (l1 ++ Came r0 :: b1) (Began w i u (h :: tl) :: b2) (u - X i) d I Hc Elog) as Hw.
+      - pose proof (window Hsense st log i (l1 ++ Came r0 :: b1) (Began w i u (h :: tl) :: b2) (u - X i) d I Hc Elog) as Hw.
         cbn [taken flat_map] in Hw. fold (taken i b2) in Hw. rewrite Nat.eqb_refl in Hw.
         specialize (Hw ltac:(intros x Hx _; rewrite <- app_assoc in Hx; apply in_app_or in Hx as [Hx|Hx];
           [specialize (Hbarr x Hx); lia|pose proof (proj1 (Hown x Hx) Hlen); lia])).
         rewrite <- app_assoc, count_app, count_cons in Hw. unfold early at 1 in Hw. rewrite (proj2 (Nat.leb_le _ _) Hhd) in Hw. cbn [Nat.b2n] in Hw.
         rewrite (proj2 (Nat.leb_le (u - X i + D i) d)) in Hw by lia.
         pose proof (alpha_mono q i (d - D i - (u - X i) + 1) (y - D i + X i + 1) Hsense ltac:(unfold y; lia)). lia. }
-    destruct (batches_most st log s k _ b2 (short_requests i y) I Elog') as (Hpos & Hmost); auto.
+    destruct (batches_most Hsense st log s k _ b2 (short_requests i y) I Elog') as (Hpos & Hmost); auto.
     { intros j Hj. destruct (Nat.eq_dec j i) as [->|Hne]; [exact Hcount|].
-      etransitivity; [apply (window st log j _ b2 (u - delay i j) d I Hc Elog')|].
+      etransitivity; [apply (window Hsense st log j _ b2 (u - delay i j) d I Hc Elog')|].
       - intros x Hx _. destruct (Hafter h tl j x eq_refl Hx) as [H|H]; [lia|]. unfold delay. lia.
       - unfold short_requests. rewrite (proj2 (Nat.eqb_neq j i) Hne). unfold y.
         destruct (Nat.leb_spec (u - delay i j + D j) d), (Nat.leb_spec (D j) (d - u + delay i j)); try lia.
@@ -319,44 +139,18 @@ Proof.
     assert (Hni : 0 < short_requests i y i).
     { apply Nat.lt_le_trans with (count (early d i) (taken i b2 ++ waiting st i)); [|auto].
       apply in_split in Hx1 as (c1 & c2 & ->). rewrite count_app, count_cons, Hx1d. cbn. lia. }
-    destruct (Hshort i s y Hi Hs HB1 ltac:(unfold y; lia) Hni Hpos) as [(x & Hshare & Hx)|Hx].
+    destruct (Hholds s y Hs) as [[Hr|[Hr|Hr]]|(_ & Hshort)].
+    { now apply (by_singly q X past old Hsense st log s k t). }
+    { now apply (by_arrival q X past old Hsense st log s k t). }
+    { apply (by_after q X past old Hsense st log s k t _ _ b2 I Hc Hs Hk Elog); auto; [|cbn [at_]; unfold d in *; lia].
+      intros [H|H]; [discriminate|apply Hidle; rewrite E2; apply in_or_app; simpl; auto]. }
+    destruct (Hshort i Hi HB1 ltac:(unfold y; lia) Hni Hpos) as [(x & Hshare & Hx)|Hx].
     + destruct (share_least q (fun v => begun v b2) _ (fun j => sum (fun v => begun v b2 j) n) x Hn ltac:(reflexivity) Hmost Hshare) as (v & Hv & Hw).
       specialize (Hload v Hv). cbn [offset] in Hload. specialize (Hlate v Hv). unfold y, d in Hx. destruct (v =? w); lia.
-    + assert (Hsum : n * (t) <= n * (u + g + over st) + P i + (n - 1) * longest q + work q (less (short i y) s)).
-      { rewrite <- (sum_const (t) n).
-        transitivity (sum (fun v => (u + g + over st + longest q) + work q (begun v b2)) n - (longest q - P i)).
-        - assert (G : sum (fun _ => t) n + (longest q - P i) <= sum (fun v => u + g + over st + longest q + work q (begun v b2)) n); [|lia].
-          assert (E1 : sum (fun v => if v =? w then longest q - P i else 0) n = longest q - P i).
-          { clear - Hwn. induction n as [|c IH]; [lia|]. cbn [sum]. destruct (Nat.eqb_spec c w) as [->|].
-            - rewrite (sum_ext _ (fun _ => 0)), sum_zero; [lia|]. intros v Hv. destruct (Nat.eqb_spec v w); lia.
-            - rewrite IH; lia. }
-          rewrite <- E1, <- sum_add. apply sum_mono. intros v Hv. specialize (Hload v Hv). specialize (Hlate v Hv).
-          cbn [offset] in Hload. destruct (v =? w); lia.
-        - rewrite sum_add, sum_const.
-          assert (Hw : sum (fun v => work q (begun v b2)) n <= work q (less (short i y) s)).
-          { unfold work. rewrite (sum_swap (fun v j => P j * begun v b2 j)). apply sum_mono. intros j Hj. rewrite sum_scale.
-            apply Nat.mul_le_mono_l. now apply Hmost. }
-          clear - Hw Hn HPi. destruct n as [|c]; [lia|]. replace (S c - 1) with c by lia. cbn [Nat.mul]. rewrite Nat.mul_add_distr_l. lia. }
-      assert (Hdiv : t - (u + g + over st) <= (P i + (n - 1) * longest q + work q (less (short i y) s)) / n).
-      { apply Nat.div_le_lower_bound; [lia|]. rewrite Nat.mul_sub_distr_l. apply Nat.le_sub_le_add_l. rewrite !Nat.add_assoc. exact Hsum. }
+    + pose proof (average q w (P i) (u + g + over st) t b2 (less (short i y) s) Hn Hwn HPi) as Hdiv.
+      specialize (Hdiv ltac:(intros v Hv; specialize (Hload v Hv); specialize (Hlate v Hv); cbn [offset] in Hload; destruct (v =? w); lia) Hmost).
       clear - Hx Hdiv Hud. unfold y, d in *. revert Hx Hdiv. generalize ((P i + (n - 1) * longest q + work q (less (short i (arr k + D s - u)) s)) / n). intros Q Hx Hdiv. lia.
 Qed.
-
-Lemma home_in' r : mandatory p r = true -> home q (src r) < m.
-Proof. now apply home_in. Qed.
-
-Lemma free_now' st log v : Inv st log -> v < n -> now st <= free_at st v <= now st + longest q + over st.
-Proof.
-  intros I Hv. unfold free_at. destruct (running st v) as [(due, b)|] eqn:E; [|lia]. apply (inv_run _ _ I v due b Hv E).
-Qed.
-
-Lemma taken_quiet j l e : (forall w i t b, e <> Began w i t b) -> taken j (l ++ [e]) = taken j l.
-Proof.
-  clear. intros H. rewrite taken_app. destruct e as [r|w i t b|]; [|now destruct (H w i t b)|]; cbn; apply app_nil_r.
-Qed.
-
-Lemma work_later v l l' : work q (begun v l) <= work q (begun v (l ++ l')).
-Proof. apply work_mono. intros j _. unfold begun. rewrite count_app. lia. Qed.
 
 Lemma Inv_initial : past = 0 -> Inv initial [].
 Proof.
@@ -370,7 +164,75 @@ Proof.
   - intros [|? ?]; discriminate.
   - intros [|? ?]; discriminate.
   - intros d (j & x & [] & _).
+  - intros [|? ?]; discriminate.
+  - intros [|? ?]; discriminate.
   - intros j f. cbn. unfold count. cbn. lia.
+Qed.
+
+Lemma counts_later u st l st' l' : counts u st l -> now st <= now st' ->
+  (forall j x, In x (taken j l' ++ waiting st' j) -> In x (taken j l ++ waiting st j) \/ now st <= arr x + X j) ->
+  (forall w i t b, In (Began w i t b) l' -> In (Began w i t b) l \/ now st <= t) -> counts u st' l'.
+Proof.
+  clear. intros (Hu & Hx & Hb) Hn Hx' Hb'. split; [lia|]. split.
+  - intros j x H. destruct (Hx' j x H) as [H'|H']; [now apply Hx|lia].
+  - intros w i t b H. destruct (Hb' w i t b H) as [H'|H']; [now apply (Hb w i t b)|lia].
+Qed.
+
+Lemma point_later e st l st' l' : point q X e st l -> now st <= now st' ->
+  (forall j x, In x (taken j l' ++ waiting st' j) -> In x (taken j l ++ waiting st j) \/ now st <= arr x + X j) ->
+  (forall w i t b, In (Began w i t b) l' -> In (Began w i t b) l) ->
+  (forall w, work q (begun w l) <= work q (begun w l')) ->
+  (forall w, w < n -> free_at st' w + late st + over st <= free_at st w + late st' + over st') -> point q X e st' l'.
+Proof.
+  clear. intros (Hc & Hnext) Hn Hx Hb Hw Hf.
+  assert (H : forall u, counts u st l -> counts u st' l') by (intros u H; apply (counts_later u st l); auto).
+  split; [auto|]. destruct Hnext as [Hnone|(w & u & Hwn & Hu & Hcu & Hfree)].
+  - left. intros w i t b Hin. now apply (Hnone w i t b), Hb.
+  - right. exists w, u. split; [auto|]. split; [auto|]. split; [auto|]. specialize (Hf w Hwn). specialize (Hw w). lia.
+Qed.
+
+Lemma nothing_taken j l : (forall w i t b, ~ In (Began w i t b) l) -> taken j l = [].
+Proof.
+  clear. intros H. induction l as [|e l IH]; [auto|]. cbn [taken flat_map]. fold (taken j l).
+  rewrite IH by (intros w i t b Hin; apply (H w i t b); right; auto). destruct e; auto. destruct (H w i t b). left. auto.
+Qed.
+
+(** An entry of now. *)
+Lemma point_now e st : at_ e = now st -> (forall j x, In x (waiting st j) -> now st <= arr x + X j) -> point q X e st [].
+Proof.
+  clear. intros E Hx. split; [|left; intros w i t b []]. rewrite E. split; [auto|]. split; [exact Hx|intros w i t b []].
+Qed.
+
+Lemma wait_within st log j x : Inv st log -> In x (waiting st j) -> now st <= arr x + X j.
+Proof. intros I H. pose proof (inv_over _ _ I). destruct (inv_wait _ _ I j x H) as (_ & _ & _ & ?). lia. Qed.
+
+(** It is written down that an instant is over. *)
+Lemma Inv_passed st log : Inv st log -> Inv st (log ++ [Passed (now st)]).
+Proof.
+  intros I. constructor; try apply I.
+  - intros l1 e l2 E Hno v Hv. apply snoc_split in E as [(-> & -> & ->)|(b' & -> & E)].
+    + pose proof (free_now' st log v I Hv). cbn [offset]. lia.
+    + etransitivity; [apply (inv_load _ _ I l1 e b' E)|]; auto.
+      * intros H. apply Hno. destruct H; [left; auto|right; apply in_or_app; auto].
+      * apply Nat.add_le_mono_l, work_later.
+  - intros l1 w i t b l2 E. apply snoc_split in E as [(_ & E & _)|(b' & -> & E)]; [discriminate|].
+    destruct (inv_order _ _ I _ _ _ _ _ _ E) as (H1 & H2 & H3 & H4 & H5 & H6 & H7).
+    split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|].
+    split; intros; rewrite taken_quiet in * by discriminate; eauto.
+  - intros d Hd. destruct (inv_clear _ _ I d Hd) as (l1 & r & l2 & E & Hi & Hs & Hh). exists l1, r, (l2 ++ [Passed (now st)]).
+    split; [rewrite E, <- app_assoc; reflexivity|]. split; [intros H; apply in_app_or in H as [H|[H|[]]]; [auto|discriminate]|]. split.
+    + intros j x Hx. rewrite taken_quiet in Hx by discriminate. now apply Hs.
+    + intros w i t h tl H. apply in_app_or in H as [H|[H|[]]]; [now apply (Hh w i t h tl)|discriminate].
+  - intros l1 e l2 E Hno. apply snoc_split in E as [(-> & -> & ->)|(b' & -> & E)]; [apply point_now; [auto|intros j x; now apply (wait_within st log)]|].
+    apply (point_later e st b'); auto.
+    + apply (inv_point _ _ I l1 e b' E). intros H. apply Hno. destruct H; [left; auto|right; apply in_or_app; auto].
+    + intros j x Hx. rewrite taken_quiet in Hx by discriminate. auto.
+    + intros w i t b H. apply in_app_or in H as [H|[H|[]]]; [auto|discriminate].
+    + intros w. apply work_later.
+  - intros l1 e l2 E Hno t Ht. apply snoc_split in E as [(-> & -> & ->)|(b' & -> & E)]; [cbn [at_] in Ht; lia|].
+    assert (H : In (Passed t) (e :: b')); [|destruct H; [left; auto|right; apply in_or_app; auto]].
+    apply (inv_marks _ _ I l1 e b' E); [|auto]. intros H. apply Hno. destruct H; [left; auto|right; apply in_or_app; auto].
+  - intros j f. rewrite taken_quiet by discriminate. apply I.
 Qed.
 
 (** Nothing waits, and what is left idle or runs is not counted from here on. *)
@@ -392,6 +254,10 @@ Proof.
     split; [auto|]. split; [auto|]. split; [auto|]. split; [lia|]. split; [auto|].
     split; intros; rewrite taken_quiet in * by discriminate; eauto.
   - intros d (j & x & Hx & _). rewrite (Hidle j) in Hx. destruct Hx.
+  - intros l1 e l2 E Hno. exfalso. apply Hno.
+    apply snoc_split in E as [(_ & -> & _)|(b' & -> & _)]; [left; reflexivity|right; apply in_or_app; simpl; auto].
+  - intros l1 e l2 E Hno. exfalso. apply Hno.
+    apply snoc_split in E as [(_ & -> & _)|(b' & -> & _)]; [left; reflexivity|right; apply in_or_app; simpl; auto].
   - intros j f. rewrite taken_quiet by discriminate. apply I.
 Qed.
 
@@ -402,7 +268,7 @@ Proof.
   intros I. destruct (existsb (fun j => existsb (early d j) (waiting st j)) (seq 0 m)) eqn:E.
   - left. apply existsb_exists in E as (j & _ & E). apply existsb_exists in E as (x & Hx & E). eauto.
   - right. intros j x Hx. destruct (early d j x) eqn:Ex; [|auto]. rewrite <- E. symmetry. apply existsb_exists. exists j.
-    split; [|apply existsb_exists; eauto]. apply in_seq. destruct (inv_wait _ _ I j x Hx) as (Hm & <- & _). pose proof (home_in' x Hm). lia.
+    split; [|apply existsb_exists; eauto]. apply in_seq. destruct (inv_wait _ _ I j x Hx) as (Hm & <- & _). pose proof (home_in' q Hsense x Hm). lia.
 Qed.
 
 Lemma Inv_arrive st log r : Inv st log -> arr r = now st -> idx r = S (count (of (src r)) (arrived st)) ->
@@ -419,8 +285,12 @@ Proof.
   { pose proof (came_of_curve q past (fun _ => true) i _ (now st) (0 + 1) Hsense Hwf Hfr' Hc eq_refl) as H. rewrite came_of_snoc, Hat, Em in H by auto.
     unfold within in H. rewrite Ea, (proj2 (Nat.leb_le (now st) (now st))), (proj2 (Nat.ltb_lt (now st) (now st + (0 + 1)))) in H by lia. cbn [andb Nat.b2n] in H.
     pose proof Hsense as (_ & _ & _ & Hpar). destruct (Hpar i Hi) as (HB & _).
-    assert (Hr : clear_requests (D i) i = alpha i (0 + 1)) by (unfold clear_requests; now rewrite Nat.leb_refl, Nat.sub_diag).
-    destruct Htest as (_ & Ht & _). destruct (Ht i (D i) Hi) as (x & _ & Hx); [|lia].
+    assert (Hr : come (D i) i = alpha i (0 + 1)) by (unfold Happened.come; now rewrite Nat.leb_refl, Nat.sub_diag).
+    destruct Htest as (_ & Ht). destruct (Ht i (D i) Hi) as [[Hone|[(z & Hz & He)|(z & Hz & He)]]|(Hline & _)].
+    { destruct (Hone (D i)) as (x & _ & Hx); lia. }
+    { pose proof (enough_room _ _ _ _ _ He). lia. }
+    { pose proof (enough_room _ _ _ _ _ He). lia. }
+    destruct Hline as (x & _ & Hx); [|lia].
     unfold clear. rewrite Hr. pose proof (cdiv_more (alpha i (0 + 1)) (B i) 0 HB ltac:(lia)). lia. }
   assert (Hw : forall j x, In x (set (waiting st) i (waiting st i ++ [r]) j) -> In x (waiting st j) \/ j = i /\ x = r).
   { intros j x. unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|auto]. intros H. apply in_app_or in H as [H|[<-|[]]]; auto. }
@@ -462,6 +332,17 @@ Proof.
     + exists log, r, []. split; [auto|]. split; [intros []|]. split; [|intros w i' t h tl []].
       intros j' x' Hx' He'. cbn [taken flat_map app] in Hx'. apply Hw in Hx' as [Hx'|(-> & ->)]; [|auto].
       rewrite (Hnone j' x' Hx') in He'. discriminate.
+  - intros l1 e l2 E Hno. apply snoc_split in E as [(-> & -> & ->)|(b' & -> & E)].
+    + apply point_now; [auto|]. intros j x Hx. apply Hw in Hx as [Hx|(-> & ->)]; [now apply (wait_within st log)|cbn [now]; lia].
+    + apply (point_later e st b'); auto.
+      * apply (inv_point _ _ I l1 e b' E). intros H. apply Hno. destruct H; [left; auto|right; apply in_or_app; auto].
+      * intros j x Hx. rewrite taken_quiet in Hx by discriminate. apply in_app_or in Hx as [Hx|Hx]; [left; apply in_or_app; auto|].
+        apply Hw in Hx as [Hx|(-> & ->)]; [left; apply in_or_app; auto|right; lia].
+      * intros w i' t b H. apply in_app_or in H as [H|[H|[]]]; [auto|discriminate].
+      * intros w. apply work_later.
+  - intros l1 e l2 E Hno t Ht. cbn [now] in Ht. apply snoc_split in E as [(-> & -> & ->)|(b' & -> & E)]; [cbn [at_] in Ht; lia|].
+    assert (H : In (Passed t) (e :: b')); [|destruct H; [left; auto|right; apply in_or_app; auto]].
+    apply (inv_marks _ _ I l1 e b' E); [|auto]. intros H. apply Hno. destruct H; [left; auto|right; apply in_or_app; auto].
   - intros j f. rewrite taken_quiet by discriminate. rewrite count_app. pose proof (inv_count _ _ I j f) as H. rewrite count_app in H.
     rewrite (skip_snoc past _ r (proj1 Hfr)), (count_app _ (skipn past (arrived st))), count_cons, count_nil. unfold set.
     destruct (Nat.eqb_spec j i) as [->|]; [|lia]. rewrite count_app, count_cons, count_nil, Hat, Em. cbn [andb]. lia.
@@ -495,6 +376,11 @@ Proof.
   { intros j l x Hx. rewrite Htaken in Hx. apply in_app_or in Hx as [Hx|Hx]; [|apply in_or_app; right; now apply Hleft].
     apply in_app_or in Hx as [Hx|Hx]; apply in_or_app; [auto|]. right. destruct (Nat.eqb_spec i j) as [->|]; [|destruct Hx].
     rewrite Esplit. apply in_or_app. auto. }
+  assert (Hone : forall l, work q (begun w (l ++ [Began w i (now st) b])) = work q (begun w l) + P i).
+  { intros l. unfold work. rewrite (sum_ext _ (fun j => P j * begun w l j + P j * Nat.b2n (j =? i))).
+    - rewrite sum_add, sum_one by auto. reflexivity.
+    - intros j _. unfold begun. rewrite count_app, (count_cons _ (Began w i (now st) b)), count_nil, Nat.eqb_refl, andb_true_r.
+      rewrite (Nat.eqb_sym i j). lia. }
   constructor; try apply I; cbn [st' now late over arrived waiting line used running answered].
   - lia.
   - intros r Hr Hm. destruct (inv_where _ _ I r Hr Hm) as [H|[(v & due & c & Hv & Hrun & Hc)|H]].
@@ -511,14 +397,10 @@ Proof.
     rewrite Esplit in Hs. clear - Hs. induction b as [|x l IH]; [auto|]. inversion Hs; auto.
   - intros l1 e l2 E Hno v Hv. rewrite Hfree. pose proof (free_now' st log v I Hv). apply snoc_split in E as [(-> & -> & ->)|(b' & -> & E)].
     + cbn [offset]. destruct (v =? w); lia.
-    + assert (Hold : free_at st v <= offset e v + late st + over st + work q (begun v b')).
+    + assert (Hold : free_at st v <= offset q e v + late st + over st + work q (begun v b')).
       { apply (inv_load _ _ I l1 e b' E); auto. intros H'. apply Hno. destruct H'; [left; auto|right; apply in_or_app; auto]. }
-      pose proof (work_later v b' [Began w i (now st) b]) as Hlater. destruct (Nat.eqb_spec v w) as [->|Hvw]; [|lia].
-      assert (Hone : work q (begun w (b' ++ [Began w i (now st) b])) = work q (begun w b') + P i); [|lia].
-      unfold work. rewrite (sum_ext _ (fun j => P j * begun w b' j + P j * Nat.b2n (j =? i))).
-      * rewrite sum_add, sum_one by auto. reflexivity.
-      * intros j _. unfold begun. rewrite count_app, (count_cons _ (Began w i (now st) b)), count_nil, Nat.eqb_refl, andb_true_r.
-        rewrite (Nat.eqb_sym i j). lia.
+      pose proof (work_later q v b' [Began w i (now st) b]) as Hlater. destruct (Nat.eqb_spec v w) as [->|Hvw]; [|lia].
+      rewrite Hone. lia.
   - intros l1 w' i' t c l2 E. apply snoc_split in E as [(-> & E & ->)|(b' & -> & E)].
     + injection E as -> -> -> ->. split; [congruence|]. split; [auto|]. split; [auto|]. split; [auto|].
       assert (Hin : forall r, In r b -> In r (waiting st i)) by (intros r Hr; rewrite Esplit; apply in_or_app; auto).
@@ -549,7 +431,32 @@ Proof.
       { destruct (waiting st j) as [|y l] eqn:Ej; [destruct Hx|]. specialize (Hfirst j y l Ej).
         pose proof (inv_sorted _ _ I j) as Hs'. rewrite Ej in Hs'. inversion Hs' as [|? ? _ Hall]; subst.
         rewrite Forall_forall in Hall. destruct Hx as [->|Hx]; [auto|]. specialize (Hall x Hx). lia. }
-      unfold early in *. apply Nat.leb_le in He. apply Nat.leb_le. lia.
+      unfold Happened.early in *. apply Nat.leb_le in He. apply Nat.leb_le. lia.
+  - intros l1 e l2 E Hno. apply snoc_split in E as [(-> & -> & ->)|(b' & -> & E)].
+    { apply point_now; [auto|]. intros j x Hx. apply Hleft in Hx. now apply (wait_within st log). }
+    assert (Hno' : ~ In Idled (e :: b')) by (intros H; apply Hno; destruct H; [left; auto|right; apply in_or_app; auto]).
+    destruct (inv_point _ _ I l1 e b' E Hno') as (Hc & Hnext).
+    assert (Hcounts : forall u, counts u st b' -> counts u st' (b' ++ [Began w i (now st) b])).
+    { intros u H. apply (counts_later u st b'); [auto|cbn [st' now]; auto|intros j x Hx; left; now apply Hsub|].
+      intros w' i' t c Hin. apply in_app_or in Hin as [Hin|[Hin|[]]]; [auto|right; injection Hin as <- <- <- <-; auto]. }
+    split; [now apply Hcounts|]. right.
+    destruct Hnext as [Hnone|(v & u & Hv & Hu & Hcu & Hf)].
+    + (* the next start *)
+      pose proof (inv_load _ _ I l1 e b' E Hno' w Hw) as Hload. rewrite (nothing_begun q) in Hload by auto.
+      pose proof (offset_within q X past old Hsense st log l1 e b' w I E ltac:(intros ->; apply Hno; simpl; auto)) as Hoff.
+      exists w, (Nat.max (at_ e) (now st - late st - over st)). rewrite Hfree, Nat.eqb_refl, Hone. destruct Hc as (Hn & _ & _).
+      split; [auto|]. split; [lia|]. split; [|cbn [st' late over]; lia].
+      split; [cbn [st' now]; lia|]. split.
+      * intros j x Hx. rewrite Htaken in Hx. rewrite (nothing_taken j b' Hnone) in Hx. cbn [app] in Hx.
+        assert (Hin : In x (waiting st j)).
+        { apply in_app_or in Hx as [Hx|Hx]; [|now apply Hleft]. destruct (Nat.eqb_spec i j) as [->|]; [|destruct Hx]. rewrite Esplit. apply in_or_app. auto. }
+        pose proof (wait_within st log j x I Hin). lia.
+      * intros w' i' t c Hin. apply in_app_or in Hin as [Hin|[Hin|[]]]; [now destruct (Hnone _ _ _ _ Hin)|injection Hin as <- <- <- <-; lia].
+    + exists v, u. split; [auto|]. split; [auto|]. split; [now apply Hcounts|]. rewrite Hfree. cbn [st' late over].
+      pose proof (work_later q v b' [Began w i (now st) b]). destruct (Nat.eqb_spec v w) as [->|]; [rewrite Hone|]; lia.
+  - intros l1 e l2 E Hno t Ht. cbn [st' now] in Ht. apply snoc_split in E as [(-> & -> & ->)|(b' & -> & E)]; [cbn [at_] in Ht; lia|].
+    assert (H : In (Passed t) (e :: b')); [|destruct H; [left; auto|right; apply in_or_app; auto]].
+    apply (inv_marks _ _ I l1 e b' E); [|auto]. intros H. apply Hno. destruct H; [left; auto|right; apply in_or_app; auto].
   - intros j f. etransitivity; [|apply (inv_count _ _ I j f)]. rewrite Htaken, !count_app. unfold set.
     destruct (Nat.eqb_spec j i) as [->|Hji].
     + rewrite Nat.eqb_refl, Esplit, count_app. lia.
@@ -613,6 +520,8 @@ Proof.
     + intros v due' b' Hv. unfold set. destruct (Nat.eqb_spec v w); [discriminate|]. now apply I.
     + intros l1 e l2 E Hno v Hv. etransitivity; [|apply (inv_load _ _ I l1 e l2 E Hno v Hv)].
       pose proof (free_now' st log v I Hv). unfold free_at at 1, set. cbn [running now]. destruct (v =? w); [lia|]. reflexivity.
+    + intros l1 e l2 E Hno. apply (point_later e st l2); auto; [now apply (inv_point _ _ I l1 e l2 E)|].
+      intros v Hv. pose proof (free_now' st log v I Hv). unfold free_at at 1, set. cbn [running now late over]. destruct (v =? w); [lia|]. reflexivity.
   - (* Refuse *)
     exfalso. apply (never_hopeless st log i r I Hc); [|auto]. rewrite H. apply in_or_app. simpl. auto.
   - (* Renew *)
@@ -621,7 +530,7 @@ Proof.
       specialize (Hfree w Hw). unfold free_at in Hfree. rewrite Hrun in Hfree. lia. }
     intros r Hr Hm. destruct (inv_where _ _ I r Hr Hm) as [H|[H|H]]; auto. rewrite (Hidle _) in H. destruct H.
   - (* Tick *)
-    rename H into Hdue, H0 into Hcase. cbn [arrived] in Hc. pose proof (inv_late _ _ I) as Hlate.
+    rename H into Hdue, H0 into Hcase. cbn [arrived] in Hc. apply Inv_passed in I. set (log' := log ++ [Passed (now st)]) in I. pose proof (inv_late _ _ I) as Hlate.
     assert (Hrun : forall w due b, w < n -> running st w = Some (due, b) -> S (now st) <= due <= S (now st) + longest q + over st /\
       forall r, In r b -> mandatory p r = true -> old r \/ due <= arr r + D (home q (src r))).
     { intros w due b Hw E. specialize (Hdue w due b Hw E). destruct (inv_run _ _ I w due b Hw E) as (? & ?). split; [lia|auto]. }
@@ -632,17 +541,21 @@ Proof.
     { destruct Hcase as [(-> & [Hidle|Hbusy])|(-> & Hl)]; [auto|right|right]; intros w Hw; unfold free_at, st'; cbn [running now];
         [specialize (Hbusy w Hw)|]; destruct (running st w) as [(due, b)|] eqn:E; try congruence; try specialize (Hdue w due b Hw E); lia. }
     clear Hcase. destruct Hfree as [Hidle|Hbusy].
-    { exists (log ++ [Idled]). apply Inv_idle; auto; [lia|apply I|].
+    { exists (log' ++ [Idled]). apply Inv_idle; auto; [lia|apply I|].
       intros r Hr Hm. destruct (inv_where _ _ I r Hr Hm) as [H|[H|H]]; auto. rewrite (Hidle _) in H. destruct H. }
-    exists log. constructor; cbn [st' now late over arrived waiting line used running answered]; try apply I; auto.
+    exists log'. constructor; cbn [st' now late over arrived waiting line used running answered]; try apply I; auto.
     + lia.
     + intros r Hr. pose proof (inv_past _ _ I r Hr). lia.
     + intros i r Hr. destruct (inv_wait _ _ I i r Hr) as (Hm & Hh & Hp). split; [auto|]. split; [auto|].
       assert (Hi : i < m) by (rewrite <- Hh; now apply home_in').
-      pose proof (still_time st log i r (now st + 1) I Hc Hi Hr ltac:(intros w Hw; now apply Hbusy)). lia.
+      pose proof (still_time st log' i r (now st + 1) I Hc Hi Hr ltac:(intros w Hw; now apply Hbusy)). lia.
     + intros l1 e l2 E Hno v Hv. pose proof (inv_load _ _ I l1 e l2 E Hno v Hv). destruct (Hbusy v Hv). lia.
     + intros l1 w i t b l2 E. destruct (inv_order _ _ I _ _ _ _ _ _ E) as (H1 & H2 & H3 & H4 & H5).
       split; [auto|]. split; [auto|]. split; [auto|]. split; [lia|auto].
+    + intros l1 e l2 E Hno. apply (point_later e st l2); auto; [now apply (inv_point _ _ I l1 e l2 E)|cbn [st' now]; lia|].
+      intros w Hw. destruct (Hbusy w Hw). cbn [st' late over]. lia.
+    + intros l1 e l2 E Hno t Ht. destruct (Nat.eq_dec t (now st)) as [->|]; [|apply (inv_marks _ _ I l1 e l2 E); auto; lia].
+      unfold log' in E. apply snoc_split in E as [(-> & -> & ->)|(b' & -> & _)]; [left; auto|right; apply in_or_app; simpl; auto].
 Qed.
 
 Lemma Inv_reachable st : past = 0 -> reachable q st -> conform q (fun _ => true) (skipn past (arrived st)) -> exists log, Inv st log.
@@ -695,10 +608,10 @@ Qed.
 
 Theorem theorem_E_one q : sensible q -> how q = Earliest -> crew q = 1 -> test_one q -> forall s, served q s (fun _ => true).
 Proof.
-  intros Hs Hr Hn (H1 & H2 & H3). apply (theorem_E q (fun i => limit (sv q i) + lateness q - span (sv q i))); auto. split; [|split].
-  - intros i Hi. specialize (H1 i Hi). lia.
-  - intros k y Hk Hc. specialize (H1 k Hk). specialize (H2 y k Hk Hc). pose proof (work_less q (clear q y) k Hk Hc).
+  intros Hs Hr Hn (H1 & H2 & H3). apply (theorem_E q (fun i => limit (sv q i) + lateness q - span (sv q i))); auto.
+  apply test_lines_E. split; [intros i Hi; specialize (H1 i Hi); lia|]. intros k y Hk. specialize (H1 k Hk). split.
+  - intros Hc. specialize (H2 y k Hk Hc). pose proof (work_less q (clear q y) k Hk Hc).
     exists (work q (less (clear q y) k)). split; [left; rewrite Hn, Nat.div_1_r; auto|lia].
-  - intros i k y Hi Hk HB Hy Hni Hc. right. rewrite Hn, Nat.div_1_r. specialize (H1 k Hk).
+  - intros i Hi HB Hy Hni Hc. right. rewrite Hn, Nat.div_1_r.
     specialize (H3 i y k Hi Hk HB Hy Hni Hc). pose proof (work_less q _ k Hk Hc). lia.
 Qed.

@@ -1,8 +1,8 @@
-(** Theorem E: the least [X].  The plan raises X from 0, each time to what a line that fails needs, until none fails or some
+(** Theorem E: the least [X] by its lines.  The plan raises X from 0, each time to what a line that fails needs, until none fails or some
     request would begin too late.  What it ends with is below every X that passes, so it is the least of all, or there is none. *)
 Require Import List Arith Lia Bool.
 Import ListNotations.
-Require Import Model Words Core TheoremA Sharing Earliest.
+Require Import Model Words Core TheoremA Sharing Happened Earliest.
 
 Section Least.
 Variable q : sharing.
@@ -24,11 +24,11 @@ Definition holds X ref k y v := match ref with
       g + excess q + (P i + (n - 1) * longest q + work q (less (short q X i y) k)) / n + D k <= y + v
   end.
 
-Lemma test_E_lines X : test_E q X <-> (forall i, i < m -> X i + P i <= D i) /\ forall ref k y, k < m -> holds X ref k y (X k).
+Lemma test_lines_hold X : test_lines q X <-> (forall i, i < m -> X i + P i <= D i) /\ forall ref k y, k < m -> holds X ref k y (X k).
 Proof.
-  unfold test_E, test_clear, test_short, holds. split; intros (HX & H).
-  - destruct H as (Hc & Hs). split; [auto|]. intros [|i] k y Hk; intros; [now apply Hc|now apply Hs].
-  - split; [auto|]. split; [intros k y Hk; exact (H Clear k y Hk)|intros i k y Hi Hk; intros; now apply (H (Short i) k y Hk)].
+  unfold test_lines, lines, line_clear, line_short, holds. split; intros (HX & H); (split; [auto|]).
+  - intros [|i] k y Hk; intros; [now apply (H k y Hk)|now apply (H k y Hk)].
+  - intros k y Hk. split; [exact (H Clear k y Hk)|intros i Hi; intros; now apply (H (Short i) k y Hk)].
 Qed.
 
 (** ** Who waits less asks less of every line *)
@@ -85,19 +85,19 @@ Inductive raised : (nat -> nat) -> Prop :=
 | To X X0 ref k y v : raised X -> (forall j, j < m -> X0 j <= X j) -> k < m ->
     (forall v', holds X0 ref k y v' -> v <= v') -> raised (set X k v).
 
-Lemma raised_below X Z : raised X -> test_E q Z -> forall i, i < m -> X i <= Z i.
+Lemma raised_below X Z : raised X -> test_lines q Z -> forall i, i < m -> X i <= Z i.
 Proof.
-  intros Hr HZ. apply test_E_lines in HZ as (_ & HZ). induction Hr as [|X X0 ref k y v Hr IH H0 Hk Hv]; [intros; lia|].
+  intros Hr HZ. apply test_lines_hold in HZ as (_ & HZ). induction Hr as [|X X0 ref k y v Hr IH H0 Hk Hv]; [intros; lia|].
   intros i Hi. unfold set. destruct (Nat.eqb_spec i k) as [->|]; [|auto]. apply Hv.
   apply (holds_mono _ Z); [auto| |now apply HZ]. intros j Hj. specialize (H0 j Hj). specialize (IH j Hj). lia.
 Qed.
 End Least.
 
 (** What passes is the least of all that pass. *)
-Theorem least_X q X Z : sensible q -> raised q X -> test_E q X -> test_E q Z -> forall i, i < length (services q) -> X i <= Z i.
+Theorem least_X q X Z : sensible q -> raised q X -> test_lines q X -> test_lines q Z -> forall i, i < length (services q) -> X i <= Z i.
 Proof. intros Hs Hr _ HZ. now apply raised_below. Qed.
 
 (** Once a request would begin too late there is no X at all: then the test of Theorem E says no with every one. *)
 Theorem no_X q X i : sensible q -> raised q X -> i < length (services q) ->
-  limit (sv q i) + lateness q < X i + span (sv q i) -> forall Z, ~ test_E q Z.
+  limit (sv q i) + lateness q < X i + span (sv q i) -> forall Z, ~ test_lines q Z.
 Proof. intros Hs Hr Hi Hlate Z HZ. pose proof (raised_below q Hs X Z Hr HZ i Hi). destruct HZ as (HZ & _). specialize (HZ i Hi). lia. Qed.

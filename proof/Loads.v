@@ -2,7 +2,7 @@
     rules. *)
 Require Import List Arith Lia Bool Sorting.Sorted.
 Import ListNotations.
-Require Import Model Words Core TheoremA Sharing Earliest.
+Require Import Model Words Core TheoremA Sharing Happened Relief Earliest.
 Local Arguments Nat.ltb : simpl never.
 Local Arguments Nat.leb : simpl never.
 Local Arguments Nat.eqb : simpl never.
@@ -99,21 +99,23 @@ Qed.
 (** Newcomers and leavers: each load has passed the test, with an [X] of its own. *)
 Definition admitted_E q S := exists X, test_E (with_load q S) X.
 
-Lemma earliest_anew q S S' X X' past st log : Earliest.Inv (with_load q S) X past (fun _ => False) st log -> idle st ->
-  exists log', Earliest.Inv (with_load q S') X' (length (arrived st)) (fun _ => False) st log'.
+Lemma earliest_anew q S S' X X' past st log : Happened.Inv (with_load q S) X past (fun _ => False) st log -> idle st ->
+  exists log', Happened.Inv (with_load q S') X' (length (arrived st)) (fun _ => False) st log'.
 Proof.
-  intros I Hidle. exists []. constructor; try exact (Earliest.inv_wf _ _ _ _ _ _ I); try exact (Earliest.inv_late _ _ _ _ _ _ I); try exact (Earliest.inv_over _ _ _ _ _ _ I);
-    try exact (Earliest.inv_past _ _ _ _ _ _ I); try exact (Earliest.inv_where _ _ _ _ _ _ I); try exact (Earliest.inv_run _ _ _ _ _ _ I); try exact (Earliest.inv_sorted _ _ _ _ _ _ I).
+  intros I Hidle. exists []. constructor; try exact (Happened.inv_wf _ _ I); try exact (Happened.inv_late _ _ I); try exact (Happened.inv_over _ _ I);
+    try exact (Happened.inv_past _ _ I); try exact (Happened.inv_where _ _ I); try exact (Happened.inv_run _ _ I); try exact (Happened.inv_sorted _ _ I).
   - split; [auto|]. rewrite skipn_all. intros ? [].
   - intros i r Hr. rewrite (Hidle i) in Hr. destruct Hr.
   - intros [|? ?]; discriminate.
   - intros [|? ?]; discriminate.
   - intros d (j & x & Hx & _). rewrite (Hidle j) in Hx. destruct Hx.
+  - intros [|? ?]; discriminate.
+  - intros [|? ?]; discriminate.
   - intros j f. rewrite (Hidle j). cbn [taken flat_map app]. rewrite count_nil. lia.
 Qed.
 
 Lemma earliest_run q S st : sensible q -> how q = Earliest -> run q (admitted_E q) S st -> conform q (fun _ => true) (arrived st) ->
-  forall S' X, incl S S' -> test_E (with_load q S') X -> exists past log, Earliest.Inv (with_load q S') X past (fun _ => False) st log.
+  forall S' X, incl S S' -> test_E (with_load q S') X -> exists past log, Happened.Inv (with_load q S') X past (fun _ => False) st log.
 Proof.
   intros Hs Hr. induction 1 as [S HS|S st st' Hrun IH Hstep|S S' st Hrun IH Hi HS'|S S' st Hrun IH Hidle HS']; intros Hc Z X HZ HaZ.
   - exists 0, []. now apply Earliest.Inv_initial.
@@ -199,7 +201,7 @@ Proof.
 Qed.
 
 (** The same by deadline. *)
-Lemma earliest_calm q X st : calm q st -> Earliest.Inv q X (length (arrived st)) (fun r => In r (arrived st)) st [].
+Lemma earliest_calm q X st : calm q st -> Happened.Inv q X (length (arrived st)) (fun r => In r (arrived st)) st [].
 Proof.
   intros (Hwf & Hpast & Hlate & Hover & Hidle & _ & _ & Hrun). constructor; try assumption.
   - split; [auto|]. rewrite skipn_all. intros ? [].
@@ -210,6 +212,8 @@ Proof.
   - intros [|? ?]; discriminate.
   - intros [|? ?]; discriminate.
   - intros d (j & x & Hx & _). rewrite (Hidle j) in Hx. destruct Hx.
+  - intros [|? ?]; discriminate.
+  - intros [|? ?]; discriminate.
   - intros j f. rewrite (Hidle j). cbn [taken flat_map app]. rewrite count_nil. lia.
 Qed.
 
@@ -219,7 +223,7 @@ Theorem earliest_again q X st0 st : sensible q -> how q = Earliest -> test_E q X
   arr r + (limit (sv q s) + lateness q) < now st -> in_time (as_problem q s) (view st) r.
 Proof.
   intros Hs Hr Ht Hcalm Hsince new Hc s r Hin Hh Hm Hd.
-  assert (I : exists log, Earliest.Inv q X (length (arrived st0)) (fun r => In r (arrived st0)) st log).
+  assert (I : exists log, Happened.Inv q X (length (arrived st0)) (fun r => In r (arrived st0)) st log).
   { subst new. clear Hin Hd. induction Hsince as [|st st' Hsince IH Hstep]; [exists []; now apply earliest_calm|].
     destruct (since_arrived q st0 st Hsince) as (l & E).
     destruct IH as (log & I); [apply (conform_since q (fun _ => true) st st'); auto; rewrite E, app_length; lia|].
@@ -227,7 +231,7 @@ Proof.
   destruct I as (log & I).
   destruct (since_arrived q st0 st Hsince) as (l & E). unfold new in Hin. rewrite E, skipn_app, skipn_all, Nat.sub_diag in Hin. cbn [skipn app] in Hin.
   destruct (Earliest.Inv_keeps q X _ _ Hs Ht st log s r I ltac:(rewrite E; apply in_or_app; auto) Hh Hm Hd) as [Ho|Ho]; [|auto].
-  pose proof (Earliest.inv_wf _ _ _ _ _ _ I) as Hwf. rewrite E in Hwf. destruct (wf_once _ _ _ r Hwf Ho Hin).
+  pose proof (Happened.inv_wf _ _ I) as Hwf. rewrite E in Hwf. destruct (wf_once _ _ _ r Hwf Ho Hin).
 Qed.
 
 (** * Fewer streams: what is admitted together is admitted without some of them *)
@@ -272,12 +276,18 @@ Proof.
     apply sum_mono. exact Hc.
 Qed.
 
-Lemma clear_fewer y j : Earliest.clear qf y j <= Earliest.clear qm y j.
+Lemma come_fewer y j : come qf y j <= come qm y j.
 Proof.
-  unfold Earliest.clear, clear_requests. change (sv qm) with (sv qf). change (lateness qm) with (lateness qf).
-  destruct (_ <=? y); [|lia]. pose proof (alpha_fewer j (y - (limit (sv qf j) + lateness qf) + 1)).
-  destruct (Nat.eq_dec (size (sv qf j)) 0) as [->|]; [reflexivity|]. apply cdiv_mono; lia.
+  unfold come. change (sv qm) with (sv qf). change (lateness qm) with (lateness qf). destruct (_ <=? y); [apply alpha_fewer|lia].
 Qed.
+
+Lemma batch_fewer a b j : a <= b -> cdiv a (size (sv qf j)) <= cdiv b (size (sv qm j)).
+Proof.
+  change (sv qm) with (sv qf). intros H. destruct (Nat.eq_dec (size (sv qf j)) 0) as [->|]; [reflexivity|]. apply cdiv_mono; lia.
+Qed.
+
+Lemma clear_fewer y j : Earliest.clear qf y j <= Earliest.clear qm y j.
+Proof. apply batch_fewer, come_fewer. Qed.
 
 Lemma short_requests_fewer X i y j : short_requests qf X i y j <= short_requests qm X i y j.
 Proof.
@@ -287,25 +297,52 @@ Proof.
 Qed.
 
 Lemma short_fewer X i y j : Earliest.short qf X i y j <= Earliest.short qm X i y j.
+Proof. apply batch_fewer, short_requests_fewer. Qed.
+
+Lemma there_fewer X z j : there qf X z j <= there qm X z j.
 Proof.
-  unfold Earliest.short. change (sv qm) with (sv qf). pose proof (short_requests_fewer X i y j).
-  destruct (Nat.eq_dec (size (sv qf j)) 0) as [->|]; [reflexivity|]. apply cdiv_mono; lia.
+  unfold there. change (sv qm) with (sv qf). change (lateness qm) with (lateness qf). destruct (_ <=? _); [apply alpha_fewer|lia].
+Qed.
+
+Lemma mixed_fewer X z j : j < m -> mixed qf X z j <= mixed qm X z j.
+Proof.
+  intros Hj. destruct Hsense as (_ & _ & _ & Hpar). destruct (Hpar j Hj) as (HB & _).
+  apply mixed_mono; [exact HB|apply come_fewer|apply there_fewer].
+Qed.
+
+Lemma less_fewer c c' k : (forall j, j < m -> c j <= c' j) -> forall j, j < m -> less c k j <= less c' k j.
+Proof. intros H j Hj. specialize (H j Hj). unfold less. lia. Qed.
+
+Lemma part_fewer a c c' : (forall j, j < m -> c j <= c' j) -> (a + work qf c) / crew q <= (a + work qm c') / crew q.
+Proof. intros H. apply Nat.div_le_mono; [exact crew_some|]. apply Nat.add_le_mono_l. now apply (work_mono q). Qed.
+
+Lemma enough_fewer X c c' k z : (forall z j, j < m -> c z j <= c' z j) -> enough qm X c' k z -> enough qf X c k z.
+Proof.
+  intros Hc [(x & Hx & Hfit)|(Hz & H)]; [left|right].
+  - exists x. split; [|exact Hfit]. apply (share_fewer _ (less (c' z) k)); [apply less_fewer, Hc|exact Hx].
+  - split; [exact Hz|]. intros w Hw. etransitivity; [|exact (H w Hw)]. apply Nat.add_le_mono_r, Nat.add_le_mono_l, part_fewer, less_fewer, Hc.
+Qed.
+
+Lemma relieved_fewer X k y : relieved qm X k y -> relieved qf X k y.
+Proof.
+  intros [H|[(z & Hz & H)|(z & Hz & H)]]; [left|right; left|right; right].
+  - intros v Hv. destruct (H v ltac:(pose proof (come_fewer v k); lia)) as (x & Hx & Hfit). exists x. split; [|exact Hfit].
+    apply (share_fewer _ (less (come qm v) k)); [apply less_fewer; intros j _; apply come_fewer|exact Hx].
+  - exists z. split; [exact Hz|]. apply (enough_fewer X _ (mixed qm X)); [intros; now apply mixed_fewer|exact H].
+  - exists z. split; [exact Hz|]. apply (enough_fewer X _ (full qm X)); [intros; apply batch_fewer, there_fewer|exact H].
 Qed.
 
 Theorem fewer_E : admitted_E q many -> admitted_E q few.
 Proof.
-  intros (X & HX & Hclear & Hshort). exists X. split; [exact HX|]. split.
-  - intros k y Hk Hpos. destruct (Hclear k y Hk ltac:(pose proof (clear_fewer y k); lia)) as (x & Hx & Hfit).
+  intros (X & HX & H). exists X. split; [exact HX|]. intros k y Hk. destruct (H k y Hk) as [Hr|(Hclear & Hshort)]; [left; now apply relieved_fewer|right]. split.
+  - intros Hpos. destruct (Hclear ltac:(pose proof (clear_fewer y k); lia)) as (x & Hx & Hfit).
     exists x. split; [|exact Hfit]. apply (share_fewer _ (less (Earliest.clear qm y) k)); [|exact Hx].
-    intros j _. unfold less. pose proof (clear_fewer y j). lia.
-  - intros i k y Hi Hk HB Hy H0 Hpos. pose proof (short_requests_fewer X i y i). pose proof (short_fewer X i y k).
-    assert (Hless : forall j, j < m -> less (Earliest.short qf X i y) k j <= less (Earliest.short qm X i y) k j).
-    { intros j _. unfold less. pose proof (short_fewer X i y j). lia. }
-    destruct (Hshort i k y Hi Hk HB Hy ltac:(lia) ltac:(lia)) as [(x & Hx & Hfit)|Hfit].
+    apply less_fewer. intros j _. apply clear_fewer.
+  - intros i Hi HB Hy H0 Hpos. pose proof (short_requests_fewer X i y i). pose proof (short_fewer X i y k).
+    assert (Hless := less_fewer _ _ k (fun j (_ : j < m) => short_fewer X i y j)).
+    destruct (Hshort i Hi HB Hy ltac:(lia) ltac:(lia)) as [(x & Hx & Hfit)|Hfit].
     + left. exists x. split; [|exact Hfit]. now apply (share_fewer _ (less (Earliest.short qm X i y) k)).
-    + right. etransitivity; [|exact Hfit]. apply Nat.add_le_mono_r, Nat.add_le_mono_l.
-      apply Nat.div_le_mono; [exact crew_some|].
-      apply Nat.add_le_mono_l. now apply (work_mono q).
+    + right. etransitivity; [|exact Hfit]. now apply Nat.add_le_mono_r, Nat.add_le_mono_l, part_fewer.
 Qed.
 
 Theorem fewer_T G : admitted_T q G many -> admitted_T q G few.

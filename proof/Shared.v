@@ -2,7 +2,7 @@
     numbers, and looks at finitely many distances. *)
 Require Import List Arith NArith Lia Bool.
 Import ListNotations.
-Require Import Model Words Core TheoremA Sharing Earliest Least Check.
+Require Import Model Words Core TheoremA Sharing Happened Relief Earliest Least Check.
 Open Scope N_scope.
 
 (** * Problems *)
@@ -58,9 +58,9 @@ Definition shareN (c : nat -> N) (fits : N -> bool) :=
 Definition line_ok (c : nat -> N) k y v :=
   let base := nlateness pr + nlongest pr + nexcess pr in
   shareN (lessN c k) (fun x => base + x + D k <=? y + v).
-Definition line_short_ok i (c : nat -> N) k y v :=
-  line_ok c k y v ||
-  (nlateness pr + nexcess pr + (P i + (n - 1) * nlongest pr + workN (lessN c k)) / n + D k <=? y + v).
+Definition start_ok left (c : nat -> N) k y v :=
+  nlateness pr + nexcess pr + (left + (n - 1) * nlongest pr + workN (lessN c k)) / n + D k <=? y + v.
+Definition line_short_ok i (c : nat -> N) k y v := line_ok c k y v || start_ok (P i) c k y v.
 
 (** ** Points *)
 
@@ -84,27 +84,46 @@ Definition straight (f h : nat -> N) base x v :=
   let a := sumn f m in (a <=? n * fine) && (n * fine * base + a * x + sumn h m <=? n * fine * (x + v)).
 
 Variable X : nat -> N.
-Definition straight_E x :=
-  let due := fold_right (fun s d => N.max (nlimit s + nlateness pr) d) 0 (nservices pr) in
-  straight (fun j => slopes (P j) (B j) j) (fun j => constant (P j) (B j) j)
-    (nlateness pr + nlongest pr + nexcess pr + due) x 0.
+Definition base_E := nlateness pr + nlongest pr + nexcess pr + fold_right (fun s d => N.max (nlimit s + nlateness pr) d) 0 (nservices pr).
+Definition straight_E x := straight (fun j => slopes (P j) (B j) j) (fun j => constant (P j) (B j) j) base_E x 0.
 
 (** ** Theorem E *)
 
-Definition clear_requestsN y j := if D j <=? y then alphaN j (y - D j + 1) else 0.
+Definition comeN y j := if D j <=? y then alphaN j (y - D j + 1) else 0.
 Definition delayN i j := N.min (X j) (X i + D j - D i).
 Definition short_requestsN i y j :=
   if Nat.eqb j i then N.min (alphaN i (y - D i + 1)) (alphaN i (y - D i + X i + 1) - 1)
   else if D j <=? y + delayN i j then alphaN j (y + delayN i j - D j + 1) else 0.
 
-Definition clear_ok u y := let c := table (fun j => cdivN (clear_requestsN u j) (B j)) in
-  forallb (fun k => (c k =? 0) || line_ok c k y (X k)) (seq 0 m).
+(** What stands for lines of a service (Relief.v), and the points to look at for it. *)
+Inductive relief := Nothing | Singly (l : list N) | Arrival (z : N) (l : list N) | After (z : N) (l : list N).
+Definition thereN z j := if D j <=? z + X j then alphaN j (z + X j - D j + 1) else 0.
+Definition fullN z j := cdivN (thereN z j) (B j).
+Definition mixedN z j := let a := N.min (comeN z j) (thereN z j - 1) in a + cdivN (thereN z j - a) (B j).
+Definition from_start_ok (c : N -> nat -> N) k u y := start_ok 0 (table (c u)) k y (X k).
+Definition enough_ok c k z l := line_ok (table (c z)) k z (X k) ||
+  (nlongest pr <=? z) && between (from_start_ok c k) (z - nlongest pr) l && (z <? last l (z - nlongest pr)).
+Definition singly_ok k u y := (comeN u k =? 0) || line_ok (table (comeN u)) k y (X k).
+Definition straight_singly x := straight (fun j => slopes (P j) 1 j) (fun j => constant (P j) 1 j) base_E x 0.
+Definition relief_ok k r := match r with
+  | Nothing => true
+  | Singly l => between (singly_ok k) 0 l && straight_singly (last l 0)
+  | Arrival z l => (z <=? D k) && enough_ok mixedN k z l
+  | After z l => enough_ok fullN k z l
+  end.
+
+(** The reliefs of the services; whether one stands for the lines at [y]. *)
+Variable R : nat -> relief.
+Definition relievedN k y := match R k with Nothing => false | Singly _ | Arrival _ _ => true | After z _ => z <=? y end.
+
+Definition clear_ok u y := let c := table (fun j => cdivN (comeN u j) (B j)) in
+  forallb (fun k => (c k =? 0) || relievedN k y || line_ok c k y (X k)) (seq 0 m).
 Definition short_ok i u y := (short_requestsN i u i =? 0) ||
   let c := table (fun j => cdivN (short_requestsN i u j) (B j)) in
-  forallb (fun k => (c k =? 0) || line_short_ok i c k y (X k)) (seq 0 m).
+  forallb (fun k => (c k =? 0) || relievedN k y || line_short_ok i c k y (X k)) (seq 0 m).
 
 Definition check_E (l : list N) (ls : list (list N)) :=
-  shared_formed && forallb (fun i => X i + P i <=? D i) (seq 0 m) &&
+  shared_formed && forallb (fun i => X i + P i <=? D i) (seq 0 m) && forallb (fun k => relief_ok k (R k)) (seq 0 m) &&
   between clear_ok 0 l && straight_E (last l 0) &&
   forallb (fun i => (B i <=? 1) || let l := nth i ls [] in
     (between (short_ok i) (D i) l && straight_E (last l (D i)))) (seq 0 m).
@@ -176,7 +195,7 @@ Lemma formed_sensible : sensible q /\ 0 < n /\ (forall i, (i < m)%nat -> 0 < B i
   (forall i s, In s (clients_of i) -> 0 < snd (rho s) /\ bounds s <> [] /\ forall b, In b (bounds s) -> 0 < every b) /\
   forall c, In c (nclients pr) -> forall mm K, In (mm, K) (constraints (snd c)) -> (K - mm) * snd (rho (snd c)) <= K * fst (rho (snd c)).
 Proof.
-  pose proof Hformed as H. unfold shared_formed in H. rewrite !andb_true_iff, !forallb_forall, N.ltb_lt in H.
+  clear X R. pose proof Hformed as H. unfold shared_formed in H. rewrite !andb_true_iff, !forallb_forall, N.ltb_lt in H.
   destruct H as ((Hn & Hsv) & Hcl).
   assert (Hs : forall i, (i < m)%nat -> 0 < B i /\ 0 < nturn (svN i) /\ P i <= nlongest pr).
   { intros i Hi. specialize (Hsv (svN i) (nth_In _ _ Hi)). rewrite !andb_true_iff, !N.ltb_lt, N.leb_le in Hsv. tauto. }
@@ -222,32 +241,40 @@ Proof.
 Qed.
 
 Lemma line_ok_sound c c0 k y v y' : (k < m)%nat -> (forall j, (j < m)%nat -> (c0 j <= N.to_nat (c j))%nat) -> (N.to_nat y <= y')%nat ->
-  line_ok c k y v = true -> exists x, share_within q (Earliest.less c0 k) x /\
+  line_ok c k y v = true -> exists x, share_within q (Happened.less c0 k) x /\
     (lateness q + longest q + excess q + x + (limit (sv q k) + lateness q) <= y' + N.to_nat v)%nat.
 Proof.
   intros Hk Hc Hy H. destruct (shareN_sound _ _ H) as (x & Hx & Hs). apply N.leb_le in Hx. exists (N.to_nat x). split.
   - apply (share_within_mono q (proj1 formed_sensible) _ (fun j => N.to_nat (lessN c k j))); [|auto].
-    intros j Hj. rewrite length_services in Hj. specialize (Hc j Hj). unfold Earliest.less, lessN. destruct (Nat.eqb j k); lia.
+    intros j Hj. rewrite length_services in Hj. specialize (Hc j Hj). unfold Happened.less, lessN. destruct (Nat.eqb j k); lia.
   - rewrite sv_nat by auto. cbn [to_sharing lateness longest excess to_service limit]. lia.
+Qed.
+
+Lemma start_ok_sound a c c0 k y v y' : (k < m)%nat -> (forall j, (j < m)%nat -> (c0 j <= N.to_nat (c j))%nat) ->
+  (N.to_nat y <= y')%nat -> start_ok a c k y v = true ->
+  (lateness q + excess q + (N.to_nat a + (crew q - 1) * longest q + work q (Happened.less c0 k)) / crew q +
+    (limit (sv q k) + lateness q) <= y' + N.to_nat v)%nat.
+Proof.
+  intros Hk Hc Hy H. apply N.leb_le in H. destruct formed_sensible as (_ & Hn & _).
+  assert (Hw : (work q (Happened.less c0 k) <= N.to_nat (workN (lessN c k)))%nat).
+  { rewrite <- (work_nat (lessN c k) (fun j => N.to_nat (lessN c k j))) by reflexivity. apply work_mono. intros j Hj.
+    rewrite length_services in Hj. specialize (Hc j Hj). unfold Happened.less, lessN. destruct (Nat.eqb j k); lia. }
+  rewrite !sv_nat by auto. cbn [to_sharing crew lateness longest excess to_service limit span].
+  pose proof (Nat.div_le_mono (N.to_nat a + (N.to_nat n - 1) * N.to_nat (nlongest pr) + work q (Happened.less c0 k))
+    (N.to_nat (a + (n - 1) * nlongest pr + workN (lessN c k))) (N.to_nat n) ltac:(lia)
+    ltac:(rewrite !N2Nat.inj_add, N2Nat.inj_mul, N2Nat.inj_sub; lia)) as Hd.
+  rewrite <- N2Nat.inj_div in Hd. cbn [to_sharing crew] in Hd. lia.
 Qed.
 
 Lemma line_short_ok_sound i c c0 k y v y' : (i < m)%nat -> (k < m)%nat -> (forall j, (j < m)%nat -> (c0 j <= N.to_nat (c j))%nat) ->
   (N.to_nat y <= y')%nat -> line_short_ok i c k y v = true ->
-  (exists x, share_within q (Earliest.less c0 k) x /\
+  (exists x, share_within q (Happened.less c0 k) x /\
     (lateness q + longest q + excess q + x + (limit (sv q k) + lateness q) <= y' + N.to_nat v)%nat) \/
-  (lateness q + excess q + (span (sv q i) + (crew q - 1) * longest q + work q (Earliest.less c0 k)) / crew q +
+  (lateness q + excess q + (span (sv q i) + (crew q - 1) * longest q + work q (Happened.less c0 k)) / crew q +
     (limit (sv q k) + lateness q) <= y' + N.to_nat v)%nat.
 Proof.
   intros Hi Hk Hc Hy H. unfold line_short_ok in H. apply orb_true_iff in H as [H|H]; [left; now apply (line_ok_sound c c0 k y v)|right].
-  apply N.leb_le in H. destruct formed_sensible as (_ & Hn & _).
-  assert (Hw : (work q (Earliest.less c0 k) <= N.to_nat (workN (lessN c k)))%nat).
-  { rewrite <- (work_nat (lessN c k) (fun j => N.to_nat (lessN c k j))) by reflexivity. apply work_mono. intros j Hj.
-    rewrite length_services in Hj. specialize (Hc j Hj). unfold Earliest.less, lessN. destruct (Nat.eqb j k); lia. }
-  rewrite !sv_nat by auto. cbn [to_sharing crew lateness longest excess to_service limit span].
-  pose proof (Nat.div_le_mono (N.to_nat (P i) + (N.to_nat n - 1) * N.to_nat (nlongest pr) + work q (Earliest.less c0 k))
-    (N.to_nat (P i + (n - 1) * nlongest pr + workN (lessN c k))) (N.to_nat n) ltac:(lia)
-    ltac:(rewrite !N2Nat.inj_add, N2Nat.inj_mul, N2Nat.inj_sub; lia)) as Hd.
-  rewrite <- N2Nat.inj_div in Hd. cbn [to_sharing crew] in Hd. lia.
+  rewrite (sv_nat i) by auto. now apply (start_ok_sound (P i) c c0 k y v).
 Qed.
 
 (** ** Points *)
@@ -351,12 +378,31 @@ Notation Xn := (fun j => N.to_nat (X j)).
 Lemma alphaN_mono i d d' : d <= d' -> alphaN i d <= alphaN i d'.
 Proof. apply alpha_m_mono. Qed.
 
-Lemma clear_nat y j : (j < m)%nat -> Earliest.clear q y j = N.to_nat (cdivN (clear_requestsN (N.of_nat y) j) (B j)).
+Lemma come_nat y j : (j < m)%nat -> Happened.come q y j = N.to_nat (comeN (N.of_nat y) j).
 Proof.
-  intros Hj. unfold Earliest.clear, clear_requests. rewrite cdiv_to_nat, sv_nat by auto. cbn [to_service size limit to_sharing lateness]. f_equal.
-  unfold clear_requestsN. destruct (Nat.leb_spec (N.to_nat (nlimit (svN j)) + N.to_nat (nlateness pr)) y), (N.leb_spec (D j) (N.of_nat y)); try lia.
+  intros Hj. unfold come, comeN. rewrite sv_nat by auto. cbn [to_service limit to_sharing lateness].
+  destruct (Nat.leb_spec (N.to_nat (nlimit (svN j)) + N.to_nat (nlateness pr)) y), (N.leb_spec (D j) (N.of_nat y)); try lia.
   rewrite alpha_nat. do 2 f_equal. lia.
 Qed.
+
+Lemma there_nat z j : (j < m)%nat -> there q Xn z j = N.to_nat (thereN (N.of_nat z) j).
+Proof.
+  intros Hj. unfold there, thereN. rewrite sv_nat by auto. cbn [to_service limit to_sharing lateness].
+  destruct (Nat.leb_spec (N.to_nat (nlimit (svN j)) + N.to_nat (nlateness pr)) (z + N.to_nat (X j))), (N.leb_spec (D j) (N.of_nat z + X j)); try lia.
+  rewrite alpha_nat. do 2 f_equal. lia.
+Qed.
+
+Lemma full_nat z j : (j < m)%nat -> full q Xn z j = N.to_nat (fullN (N.of_nat z) j).
+Proof. intros Hj. unfold full, fullN. rewrite cdiv_to_nat, there_nat, sv_nat by auto. reflexivity. Qed.
+
+Lemma mixed_nat z j : (j < m)%nat -> mixed q Xn z j = N.to_nat (mixedN (N.of_nat z) j).
+Proof.
+  intros Hj. unfold mixed, mixedN. cbv zeta. rewrite there_nat, come_nat by auto.
+  rewrite N2Nat.inj_add, cdiv_to_nat, N2Nat.inj_sub, N2Nat.inj_min, N2Nat.inj_sub, sv_nat by auto. reflexivity.
+Qed.
+
+Lemma clear_nat y j : (j < m)%nat -> Earliest.clear q y j = N.to_nat (cdivN (comeN (N.of_nat y) j) (B j)).
+Proof. intros Hj. unfold Earliest.clear. rewrite cdiv_to_nat, come_nat, sv_nat by auto. reflexivity. Qed.
 
 Lemma short_requests_nat i y j : (i < m)%nat -> (j < m)%nat -> short_requests q Xn i y j = N.to_nat (short_requestsN i (N.of_nat y) j).
 Proof.
@@ -373,9 +419,28 @@ Proof.
   intros Hi Hj. unfold Earliest.short. rewrite cdiv_to_nat, short_requests_nat, sv_nat by auto. reflexivity.
 Qed.
 
-Lemma clear_requests_mono y u j : y <= u -> clear_requestsN y j <= clear_requestsN u j.
+Lemma comeN_mono y u j : y <= u -> comeN y j <= comeN u j.
 Proof.
-  intros H. unfold clear_requestsN. destruct (N.leb_spec (D j) y), (N.leb_spec (D j) u); try lia. apply alphaN_mono. lia.
+  intros H. unfold comeN. destruct (N.leb_spec (D j) y), (N.leb_spec (D j) u); try lia. apply alphaN_mono. lia.
+Qed.
+
+Lemma thereN_mono y u j : y <= u -> thereN y j <= thereN u j.
+Proof.
+  intros H. unfold thereN. destruct (N.leb_spec (D j) (y + X j)), (N.leb_spec (D j) (u + X j)); try lia. apply alphaN_mono. lia.
+Qed.
+
+Lemma fullN_mono y u j : y <= u -> fullN y j <= fullN u j.
+Proof. intros H. apply cdivN_mono. now apply thereN_mono. Qed.
+
+Lemma mixedN_mono y u j : (j < m)%nat -> y <= u -> mixedN y j <= mixedN u j.
+Proof.
+  intros Hj H. destruct formed_sensible as (_ & _ & Hpar & _). destruct (Hpar j Hj) as (HB & _).
+  pose proof (mixed_mono (N.to_nat (comeN y j)) (N.to_nat (comeN u j)) (N.to_nat (thereN y j)) (N.to_nat (thereN u j)) (N.to_nat (B j)) ltac:(lia)) as Hm.
+  pose proof (comeN_mono y u j H). pose proof (thereN_mono y u j H). specialize (Hm ltac:(lia) ltac:(lia)).
+  unfold mixedN. cbv zeta. assert (E : forall z, N.to_nat (N.min (comeN z j) (thereN z j - 1) + cdivN (thereN z j - N.min (comeN z j) (thereN z j - 1)) (B j)) =
+    (Nat.min (N.to_nat (comeN z j)) (N.to_nat (thereN z j) - 1) + cdiv (N.to_nat (thereN z j) - Nat.min (N.to_nat (comeN z j)) (N.to_nat (thereN z j) - 1)) (N.to_nat (B j)))%nat).
+  { intros z. rewrite N2Nat.inj_add, cdiv_to_nat, N2Nat.inj_sub, N2Nat.inj_min, N2Nat.inj_sub. reflexivity. }
+  rewrite <- !E in Hm. lia.
 Qed.
 
 Lemma short_requestsN_mono i y u j : y <= u -> short_requestsN i y j <= short_requestsN i u j.
@@ -391,8 +456,8 @@ Proof. intros Hb. unfold cdivN. pose proof (N.mul_div_le (a + b - 1) b ltac:(lia
 Lemma cdivN_less a b : 0 < b -> cdivN a b * b < a + b.
 Proof. intros Hb. unfold cdivN. pose proof (N.mul_div_le (a + b - 1) b ltac:(lia)). lia. Qed.
 
-Lemma clear_most y j : clear_requestsN y j <= alphaN j (y + 1).
-Proof. unfold clear_requestsN. destruct (D j <=? y); [apply alphaN_mono; lia|lia]. Qed.
+Lemma clear_most y j : comeN y j <= alphaN j (y + 1).
+Proof. unfold comeN. destruct (D j <=? y); [apply alphaN_mono; lia|lia]. Qed.
 
 Lemma short_most i y j : X j <= D j -> short_requestsN i y j <= alphaN j (y + 1).
 Proof.
@@ -405,29 +470,29 @@ Lemma nonzero a b : 0 < b -> (0 < N.to_nat (cdivN a b))%nat -> forall a', a <= a
 Proof. intros Hb H a' Ha. pose proof (cdivN_mono a a' b Ha). lia. Qed.
 
 (** Any line with counts at most those of [c]. *)
-Lemma clear_ok_sound u v y k : clear_ok u v = true -> v <= y <= u -> (k < m)%nat -> (0 < Earliest.clear q (N.to_nat y) k)%nat ->
-  exists x, share_within q (Earliest.less (Earliest.clear q (N.to_nat y)) k) x /\
+Lemma clear_ok_sound u v y k : clear_ok u v = true -> v <= y <= u -> (k < m)%nat -> relievedN k v = false -> (0 < Earliest.clear q (N.to_nat y) k)%nat ->
+  exists x, share_within q (Happened.less (Earliest.clear q (N.to_nat y)) k) x /\
     (lateness q + longest q + excess q + x + (limit (sv q k) + lateness q) <= N.to_nat y + N.to_nat (X k))%nat.
 Proof.
-  intros H Hy Hk Hpos. destruct formed_sensible as (_ & _ & Hpar & _). unfold clear_ok in H. cbv zeta in H. rewrite forallb_forall in H.
-  specialize (H k ltac:(apply in_seq; lia)). rewrite table_at in H by auto. rewrite clear_nat, N2Nat.id in Hpos by auto.
+  intros H Hy Hk Hrel Hpos. destruct formed_sensible as (_ & _ & Hpar & _). unfold clear_ok in H. cbv zeta in H. rewrite forallb_forall in H.
+  specialize (H k ltac:(apply in_seq; lia)). rewrite Hrel, orb_false_r, table_at in H by auto. rewrite clear_nat, N2Nat.id in Hpos by auto.
   apply orb_true_iff in H as [H|H].
-  - apply N.eqb_eq in H. destruct (nonzero _ _ (proj1 (Hpar k Hk)) Hpos (clear_requestsN u k)); [apply clear_requests_mono; lia|auto].
+  - apply N.eqb_eq in H. destruct (nonzero _ _ (proj1 (Hpar k Hk)) Hpos (comeN u k)); [apply comeN_mono; lia|auto].
   - revert H. apply line_ok_sound; auto; [|lia]. intros j Hj. rewrite table_at, clear_nat, N2Nat.id by auto.
-    pose proof (cdivN_mono _ _ (B j) (clear_requests_mono y u j ltac:(lia))). lia.
+    pose proof (cdivN_mono _ _ (B j) (comeN_mono y u j ltac:(lia))). lia.
 Qed.
 
-Lemma short_ok_sound i u v y k : short_ok i u v = true -> v <= y <= u -> (i < m)%nat -> (k < m)%nat ->
+Lemma short_ok_sound i u v y k : short_ok i u v = true -> v <= y <= u -> (i < m)%nat -> (k < m)%nat -> relievedN k v = false ->
   (0 < short_requests q Xn i (N.to_nat y) i)%nat -> (0 < Earliest.short q Xn i (N.to_nat y) k)%nat ->
-  (exists x, share_within q (Earliest.less (Earliest.short q Xn i (N.to_nat y)) k) x /\
+  (exists x, share_within q (Happened.less (Earliest.short q Xn i (N.to_nat y)) k) x /\
     (lateness q + longest q + excess q + x + (limit (sv q k) + lateness q) <= N.to_nat y + N.to_nat (X k))%nat) \/
-  (lateness q + excess q + (span (sv q i) + (crew q - 1) * longest q + work q (Earliest.less (Earliest.short q Xn i (N.to_nat y)) k)) / crew q +
+  (lateness q + excess q + (span (sv q i) + (crew q - 1) * longest q + work q (Happened.less (Earliest.short q Xn i (N.to_nat y)) k)) / crew q +
     (limit (sv q k) + lateness q) <= N.to_nat y + N.to_nat (X k))%nat.
 Proof.
-  intros H Hy Hi Hk Hi0 Hpos. destruct formed_sensible as (_ & _ & Hpar & _). unfold short_ok in H.
+  intros H Hy Hi Hk Hrel Hi0 Hpos. destruct formed_sensible as (_ & _ & Hpar & _). unfold short_ok in H.
   rewrite short_requests_nat, N2Nat.id in Hi0 by auto. pose proof (short_requestsN_mono i y u i ltac:(lia)) as Hm.
   destruct (N.eqb_spec (short_requestsN i u i) 0) as [E|_]; [lia|]. cbn [orb] in H. cbv zeta in H. rewrite forallb_forall in H.
-  specialize (H k ltac:(apply in_seq; lia)). rewrite table_at in H by auto. rewrite short_nat, N2Nat.id in Hpos by auto.
+  specialize (H k ltac:(apply in_seq; lia)). rewrite Hrel, orb_false_r, table_at in H by auto. rewrite short_nat, N2Nat.id in Hpos by auto.
   apply orb_true_iff in H as [H|H].
   - apply N.eqb_eq in H. destruct (nonzero _ _ (proj1 (Hpar k Hk)) Hpos (short_requestsN i u k)); [apply short_requestsN_mono; lia|auto].
   - revert H. apply line_short_ok_sound; auto; [|lia]. intros j Hj. rewrite table_at, short_nat, N2Nat.id by auto.
@@ -435,22 +500,65 @@ Proof.
 Qed.
 
 (** Beyond the last point. *)
-Lemma straight_line x y k (c : nat -> nat) (r : nat -> N) : straight_E x = true -> x <= y -> (k < m)%nat ->
-  (forall j, (j < m)%nat -> c j = N.to_nat (cdivN (r j) (B j)) /\ r j <= alphaN j (y + 1)) ->
-  exists z, share_within q (Earliest.less c k) z /\
+Lemma straight_line b x y k (c : nat -> nat) (r : nat -> N) : straight (fun j => slopes (P j) (b j) j) (fun j => constant (P j) (b j) j) base_E x 0 = true ->
+  x <= y -> (k < m)%nat -> (forall j, (j < m)%nat -> 0 < b j) ->
+  (forall j, (j < m)%nat -> c j = N.to_nat (cdivN (r j) (b j)) /\ r j <= alphaN j (y + 1)) ->
+  exists z, share_within q (Happened.less c k) z /\
     (lateness q + longest q + excess q + z + (limit (sv q k) + lateness q) <= N.to_nat y + N.to_nat (X k))%nat.
 Proof.
-  intros H Hxy Hk Hc. destruct formed_sensible as (Hs & Hn & Hpar & _).
-  pose proof (straight_sound _ _ _ x y 0 (fun j => cdivN (r j) (B j)) H Hxy) as Hl.
-  specialize (Hl ltac:(intros j Hj; destruct (Hpar j Hj) as (HB & _); apply batches_above; auto;
-    pose proof (cdivN_times (r j) (B j) HB); destruct (Hc j Hj); lia)).
-  pose proof (largest_due (nservices pr) (svN k) (nth_In _ _ Hk)) as Hdue.
+  intros H Hxy Hk Hb Hc. destruct formed_sensible as (Hs & Hn & _).
+  pose proof (straight_sound _ _ _ x y 0 (fun j => cdivN (r j) (b j)) H Hxy) as Hl.
+  specialize (Hl ltac:(intros j Hj; apply batches_above; [auto|];
+    pose proof (cdivN_times (r j) (b j) (Hb j Hj)); destruct (Hc j Hj); lia)).
+  pose proof (largest_due (nservices pr) (svN k) (nth_In _ _ Hk)) as Hdue. unfold base_E in Hl.
   set (due := fold_right _ 0 (nservices pr)) in *.
-  exists (N.to_nat (workN (fun j => cdivN (r j) (B j)) / n)). split.
-  - apply (share_within_mono q Hs _ c); [intros j _; unfold Earliest.less; lia|]. left.
-    rewrite (work_nat (fun j => cdivN (r j) (B j))) by (intros j Hj; now apply Hc). cbn [to_sharing crew]. rewrite N2Nat.inj_div. lia.
+  exists (N.to_nat (workN (fun j => cdivN (r j) (b j)) / n)). split.
+  - apply (share_within_mono q Hs _ c); [intros j _; unfold Happened.less; lia|]. left.
+    rewrite (work_nat (fun j => cdivN (r j) (b j))) by (intros j Hj; now apply Hc). cbn [to_sharing crew]. rewrite N2Nat.inj_div. lia.
   - rewrite sv_nat by auto. cbn [to_sharing lateness longest excess to_service limit]. clearbody due. lia.
 Qed.
+
+(** ** Reliefs *)
+
+Lemma enough_ok_sound c c0 k z l : (k < m)%nat -> (forall z j, (j < m)%nat -> c0 z j = N.to_nat (c (N.of_nat z) j)) ->
+  (forall y u j, (j < m)%nat -> y <= u -> c y j <= c u j) -> enough_ok c k z l = true -> enough q Xn c0 k (N.to_nat z).
+Proof.
+  intros Hk Hnat Hmono H. unfold enough_ok in H. apply orb_true_iff in H as [H|H]; [left|right].
+  - revert H. apply line_ok_sound; auto. intros j Hj. rewrite table_at, Hnat, N2Nat.id by auto. lia.
+  - rewrite !andb_true_iff, N.leb_le, N.ltb_lt in H. destruct H as ((Hz & Hb) & Hlast). split; [cbn [to_sharing longest]; lia|].
+    intros w Hw. cbn [to_sharing longest] in Hw.
+    destruct (between_sound _ _ _ Hb (z - N.of_nat w) ltac:(lia) ltac:(lia)) as (u & v & Huv & Hok).
+    pose proof (start_ok_sound 0 (table (c u)) (c0 (N.to_nat z - w)%nat) k v (X k) (N.to_nat z - w)%nat Hk) as Hs.
+    apply Hs; [|lia|exact Hok]. intros j Hj. rewrite table_at, Hnat by auto.
+    pose proof (Hmono (N.of_nat (N.to_nat z - w)) u j Hj ltac:(lia)). lia.
+Qed.
+
+Lemma singly_sound k l : (k < m)%nat -> between (singly_ok k) 0 l = true -> straight_singly (last l 0) = true -> singly q Xn k.
+Proof.
+  intros Hk Hb Hend y Hpos. rewrite come_nat in Hpos by auto. destruct (N.lt_ge_cases (N.of_nat y) (last l 0)) as [Hlt|Hge].
+  - destruct (between_sound _ _ _ Hb (N.of_nat y) ltac:(lia) Hlt) as (u & v & Huv & Hok). unfold singly_ok in Hok.
+    pose proof (comeN_mono (N.of_nat y) u k ltac:(lia)) as Hm. apply orb_true_iff in Hok as [Hok|Hok]; [apply N.eqb_eq in Hok; lia|].
+    revert Hok. apply line_ok_sound; auto; [|lia]. intros j Hj. rewrite table_at, come_nat by auto.
+    pose proof (comeN_mono (N.of_nat y) u j ltac:(lia)). lia.
+  - destruct (straight_line (fun _ => 1) (last l 0) (N.of_nat y) k (Happened.come q y) (comeN (N.of_nat y)) Hend Hge Hk) as (x & Hx & Hfit).
+    + intros; lia.
+    + intros j Hj. split; [|apply clear_most]. rewrite come_nat by auto. unfold cdivN. rewrite N.div_1_r. f_equal. lia.
+    + exists x. split; [exact Hx|]. lia.
+Qed.
+
+Lemma relieved_sound k y : (k < m)%nat -> relief_ok k (R k) = true -> relievedN k (N.of_nat y) = true -> relieved q Xn k y.
+Proof.
+  intros Hk Hok Hr. unfold relievedN in Hr. destruct (R k) as [|l|z l|z l]; cbn [relief_ok] in Hok; [discriminate|left|right; left|right; right].
+  - apply andb_true_iff in Hok as (H1 & H2). now apply (singly_sound k l).
+  - apply andb_true_iff in Hok as (H1 & H2). apply N.leb_le in H1. exists (N.to_nat z). split.
+    + rewrite sv_nat by auto. cbn [to_service limit to_sharing lateness]. lia.
+    + apply (enough_ok_sound mixedN _ k z l Hk); auto; [intros; now apply mixed_nat|intros; now apply mixedN_mono].
+  - apply N.leb_le in Hr. exists (N.to_nat z). split; [lia|].
+    apply (enough_ok_sound fullN _ k z l Hk); auto; [intros; now apply full_nat|intros; now apply fullN_mono].
+Qed.
+
+Lemma relievedN_later k v y : v <= y -> relievedN k y = false -> relievedN k v = false.
+Proof. unfold relievedN. intros H. destruct (R k); auto. rewrite !N.leb_gt. lia. Qed.
 
 (** ** Theorem T *)
 
@@ -513,32 +621,37 @@ Proof.
 Qed.
 End Checker.
 
-Lemma check_E_test pr X l ls : check_E pr X l ls = true -> test_E (to_sharing pr) (fun j => N.to_nat (X j)).
+Lemma check_E_test pr X R l ls : check_E pr X R l ls = true -> test_E (to_sharing pr) (fun j => N.to_nat (X j)).
 Proof.
-  unfold check_E. rewrite !andb_true_iff, !forallb_forall. intros ((((Hf & HX) & Hb) & Hend) & Hs).
+  unfold check_E. rewrite !andb_true_iff, !forallb_forall. intros (((((Hf & HX) & HR) & Hb) & Hend) & Hs).
   assert (HXD : forall i, (i < length (nservices pr))%nat -> X i + nspan (svN pr i) <= nlimit (svN pr i) + nlateness pr).
   { intros i Hi. specialize (HX i ltac:(apply in_seq; lia)). now apply N.leb_le in HX. }
-  destruct (formed_sensible pr X Hf) as (_ & _ & Hpar & _).
-  split; [|split].
-  - intros i Hi. rewrite length_services in Hi. specialize (HXD i Hi). rewrite sv_nat by auto. cbn [to_service limit span to_sharing lateness]. lia.
-  - intros k y Hk Hpos. rewrite length_services in Hk. rewrite <- (Nat2N.id y) in *. set (yN := N.of_nat y) in *.
+  destruct (formed_sensible pr Hf) as (_ & _ & Hpar & _).
+  assert (HB : forall j, (j < length (nservices pr))%nat -> 0 < nsize (svN pr j)) by (intros j Hj; apply (Hpar j Hj)).
+  split; [intros i Hi; rewrite length_services in Hi; specialize (HXD i Hi); rewrite sv_nat by auto; cbn [to_service limit span to_sharing lateness]; lia|].
+  intros k y Hk. rewrite length_services in Hk. destruct (relievedN R k (N.of_nat y)) eqn:Hrel.
+  { left. apply (relieved_sound pr X R Hf); auto. apply HR. apply in_seq. lia. }
+  right. split.
+  - intros Hpos. rewrite <- (Nat2N.id y) in *. set (yN := N.of_nat y) in *. rewrite N2Nat.id in Hrel.
     destruct (N.lt_ge_cases yN (last l 0)) as [Hlt|Hge].
-    + destruct (between_sound _ _ _ Hb yN ltac:(lia) Hlt) as (u & v & Huv & Hok). now apply (clear_ok_sound pr X Hf u v).
-    + apply (straight_line pr X Hf (last l 0) yN k _ (fun j => clear_requestsN pr yN j)); auto.
+    + destruct (between_sound _ _ _ Hb yN ltac:(lia) Hlt) as (u & v & Huv & Hok).
+      apply (clear_ok_sound pr X R Hf u v); auto. now apply (relievedN_later R k v yN).
+    + apply (straight_line pr X Hf (fun j => nsize (svN pr j)) (last l 0) yN k _ (fun j => comeN pr yN j)); auto.
       intros j Hj. split; [rewrite clear_nat, N2Nat.id by auto; reflexivity|apply clear_most].
-  - intros i k y Hi Hk HB Hy Hi0 Hpos. rewrite length_services in Hi, Hk. specialize (Hs i ltac:(apply in_seq; lia)).
-    rewrite sv_nat in HB, Hy by auto. cbn [to_service size limit to_sharing lateness] in HB, Hy.
+  - intros i Hi HB1 Hy Hi0 Hpos. rewrite length_services in Hi. specialize (Hs i ltac:(apply in_seq; lia)).
+    rewrite sv_nat in HB1, Hy by auto. cbn [to_service size limit to_sharing lateness] in HB1, Hy.
     apply orb_true_iff in Hs as [Hs|Hs]; [apply N.leb_le in Hs; lia|]. cbv zeta in Hs. apply andb_true_iff in Hs as (Hb' & Hend').
-    rewrite <- (Nat2N.id y) in *. set (yN := N.of_nat y) in *.
+    rewrite <- (Nat2N.id y) in *. set (yN := N.of_nat y) in *. rewrite N2Nat.id in Hrel.
     set (from := nlimit (svN pr i) + nlateness pr) in *. destruct (N.lt_ge_cases yN (last (nth i ls []) from)) as [Hlt|Hge].
-    + destruct (between_sound _ _ _ Hb' yN ltac:(unfold from; lia) Hlt) as (u & v & Huv & Hok). now apply (short_ok_sound pr X Hf i u v).
-    + left. apply (straight_line pr X Hf _ yN k _ (fun j => short_requestsN pr X i yN j) Hend'); auto.
+    + destruct (between_sound _ _ _ Hb' yN ltac:(unfold from; lia) Hlt) as (u & v & Huv & Hok).
+      apply (short_ok_sound pr X R Hf i u v); auto. now apply (relievedN_later R k v yN).
+    + left. apply (straight_line pr X Hf (fun j => nsize (svN pr j)) _ yN k _ (fun j => short_requestsN pr X i yN j) Hend'); auto.
       intros j Hj. split; [rewrite short_nat, N2Nat.id by auto; reflexivity|apply short_most]. specialize (HXD j Hj). lia.
 Qed.
 
 Lemma test_promise pr : shared_formed pr = true -> (forall s, served (to_sharing pr) s (fun _ => true)) -> shared_promise pr.
 Proof.
-  intros Hf Hs st Hr Hc k c m K Hk Hin i. destruct (formed_sensible pr (fun _ => 0) Hf) as (Hsense & _ & _ & _ & Hd).
+  intros Hf Hs st Hr Hc k c m K Hk Hin i. destruct (formed_sensible pr Hf) as (Hsense & _ & _ & _ & Hd).
   specialize (Hd c (nth_error_In _ _ Hk) m K Hin).
   apply (served_keeps (to_sharing pr) (fun _ => true) k (to_stream (snd c))); auto.
   - cbn [clients to_sharing]. now rewrite nth_error_map, Hk.
@@ -551,26 +664,26 @@ Proof.
   intros H Hi d Hpos. unfold check_T in H. rewrite andb_true_iff, forallb_forall in H. destruct H as (Hf & H).
   rewrite length_services in Hi. specialize (H s ltac:(apply in_seq; lia)). cbv zeta in H. apply andb_true_iff in H as (Hb & Hend).
   set (l := nth s ls []) in *. destruct (N.lt_ge_cases (N.of_nat d) (last l 0)) as [Hlt|Hge].
-  - destruct (between_sound _ _ _ Hb (N.of_nat d) ltac:(lia) Hlt) as (u & v & Huv & Hok). now apply (turn_ok_sound pr (fun _ => 0) Hf s u v).
-  - now apply (straight_turn pr (fun _ => 0) Hf s (last l 0)).
+  - destruct (between_sound _ _ _ Hb (N.of_nat d) ltac:(lia) Hlt) as (u & v & Huv & Hok). now apply (turn_ok_sound pr Hf s u v).
+  - now apply (straight_turn pr Hf s (last l 0)).
 Qed.
 
 Lemma check_T_formed pr ls : check_T pr ls = true -> shared_formed pr = true.
 Proof. unfold check_T. rewrite andb_true_iff. tauto. Qed.
 
-Lemma check_E_formed pr X l ls : check_E pr X l ls = true -> shared_formed pr = true.
+Lemma check_E_formed pr X R l ls : check_E pr X R l ls = true -> shared_formed pr = true.
 Proof. unfold check_E. rewrite !andb_true_iff. tauto. Qed.
 
 (** Of Theorem E. *)
-Theorem check_E_sound pr X l ls : nrule pr = Sharing.Earliest -> check_E pr X l ls = true -> shared_promise pr.
+Theorem check_E_sound pr X R l ls : nrule pr = Sharing.Earliest -> check_E pr X R l ls = true -> shared_promise pr.
 Proof.
-  intros Hr H. pose proof (check_E_test pr X l ls H) as Ht. pose proof (check_E_formed _ _ _ _ H) as Hf.
-  apply test_promise; auto. apply (theorem_E _ (fun j => N.to_nat (X j))); auto. now apply (formed_sensible pr X).
+  intros Hr H. pose proof (check_E_test pr X R l ls H) as Ht. pose proof (check_E_formed _ _ _ _ _ H) as Hf.
+  apply test_promise; auto. apply (theorem_E _ (fun j => N.to_nat (X j))); auto. now apply (formed_sensible pr).
 Qed.
 
 (** Of Theorem T. *)
 Theorem check_T_sound pr ls : nrule pr = Turns -> check_T pr ls = true -> shared_promise pr.
 Proof.
   intros Hr H. pose proof (check_T_formed _ _ H) as Hf. apply test_promise; auto. intros s.
-  apply theorem_T_all; auto; [now apply (formed_sensible pr (fun _ => 0))|]. intros i. now apply (check_T_test pr ls).
+  apply theorem_T_all; auto; [now apply (formed_sensible pr)|]. intros i. now apply (check_T_test pr ls).
 Qed.

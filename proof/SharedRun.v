@@ -604,13 +604,13 @@ End SharedRun.
 Lemma decide_admits pr fuel starts : decide_shared pr fuel starts = true ->
   sensible (to_sharing pr) /\ load_admitted pr (seq 0 (length (nclients pr))).
 Proof.
-  unfold decide_shared, decide_E, decide_T, load_admitted. destruct (nrule pr) eqn:Er; intros H.
+  unfold decide_shared, decide_T, load_admitted. destruct (nrule pr) eqn:Er; intros H.
   - destruct (all_of _) as [ls|]; [|discriminate]. split.
-    + apply (formed_sensible pr (fun _ => 0)). now apply (check_T_formed pr ls).
+    + apply (formed_sensible pr). now apply (check_T_formed pr ls).
     + intros s Hs _. now apply (check_T_test pr ls).
-  - destruct (walk _ _ _ _ _ _) as [l|]; [|discriminate]. destruct (all_of _) as [ls|]; [|discriminate]. split.
-    + apply (formed_sensible pr (fun _ => 0)). now apply (check_E_formed pr _ l ls) in H.
-    + eexists. apply (check_E_test pr _ l ls H).
+  - destruct (decide_E_checks pr fuel starts H) as (X & R & l & ls & Hc). split.
+    + apply (formed_sensible pr). now apply (check_E_formed pr X R l ls) in Hc.
+    + eexists. apply (check_E_test pr X R l ls Hc).
 Qed.
 
 Theorem decided_in_time pr fuel starts log st left : let all := seq 0 (length (nclients pr)) in

@@ -230,14 +230,13 @@ fn agrees(text: &str) -> Result<(), TestCaseError> {
 #[test]
 fn what_is_proved_is_certified_and_nearly_all_that_is_certified_is_proved() {
     let Some(prover) = prover() else { return };
-    let answer = |claim: SharedClaim| {
+    let asked = |claim: SharedClaim| {
         let said = prover.check(&Certificate::of_shared("by chance", claim));
-        said.expect("answers")
+        said.expect("answers").0
     };
-    let asked = |claim: SharedClaim| answer(claim).0;
     let mut runner = TestRunner::deterministic();
     let (mut confirmed, mut cautious, mut refused) = (0, 0, 0);
-    // What stands for lines is proved nowhere.
+    // Confirmed too, where what stands for lines is what binds.
     let mut relieved = 0;
     let rules = [
         ("edf", &[SharedReason::Edf][..]),
@@ -250,13 +249,17 @@ fn what_is_proved_is_certified_and_nearly_all_that_is_certified_is_proved() {
         let claim = certify_shared(&read(&text));
         match (claim.admissible, claim.rule) {
             (_, SharedReason::NothingPromised | SharedReason::Horizon) => {}
-            (true, _) => match answer(claim) {
-                (0, unproved) if unproved.iter().any(|of| of.reason.contains("where lines do not hold")) => {
-                    relieved += 1;
+            (true, _) => {
+                let stands = |line: &SharedBinding| {
+                    matches!(line.reference, Reference::Singly | Reference::Arrival | Reference::After)
+                };
+                let eased = claim.binding.as_ref().is_some_and(stands);
+                match asked(claim) {
+                    0 => cautious += 1,
+                    _ if eased => relieved += 1,
+                    _ => confirmed += 1,
                 }
-                (0, _) => cautious += 1,
-                _ => confirmed += 1,
-            },
+            }
             (false, _) => {
                 for &rule in tried {
                     assert_eq!(asked(forced(&claim, rule)), 0, "confirmed, but refused: {text}");
@@ -265,10 +268,9 @@ fn what_is_proved_is_certified_and_nearly_all_that_is_certified_is_proved() {
             }
         }
     }
-    println!("{confirmed} confirmed, {cautious} and {relieved} not, {refused} refused");
-    assert!(relieved * 10 <= confirmed, "{relieved} rest on what is not proved");
+    println!("{confirmed} and {relieved} confirmed, {cautious} not, {refused} refused");
     assert!(cautious * 20 <= confirmed, "{cautious} are not confirmed");
-    assert!(confirmed > 50 && refused > 50, "too few to say anything");
+    assert!(confirmed > 50 && relieved > 5 && refused > 50, "too few to say anything");
 }
 
 proptest! {

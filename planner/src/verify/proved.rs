@@ -107,12 +107,6 @@ impl Prover {
                 continue;
             }
             let told = told(shared)?;
-            if told.relieved {
-                let reason =
-                    "it counts from other points where lines do not hold, of which nothing is proved";
-                unproved.push(Unproved { claim: first + i, reason });
-                continue;
-            }
             alone.push((first + i, "shared", shared_line(shared, &told)));
         }
         let promises = |rule| rule != PipelineReason::NothingPromised;
@@ -264,7 +258,7 @@ pub fn sharing_line(problem: &SharedProblem, decided: &Decision) -> String {
 
 /// What is claimed of services that share workers: the workers, the services, each with its turn and within what time its
 /// requests begin, and the streams, each with the number of its service.
-fn shared_line(claim: &SharedClaim, Told { problem, turns, within, margin, .. }: &Told) -> String {
+fn shared_line(claim: &SharedClaim, Told { problem, turns, within, margin }: &Told) -> String {
     let services: Vec<_> = problem.services.iter().zip(turns.iter().zip(within)).collect();
     let promised = problem.services.iter().enumerate().flat_map(|(number, service)| {
         service.streams.iter().filter(|stream| stream.p > 0).map(move |stream| (number, stream))

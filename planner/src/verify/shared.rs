@@ -89,8 +89,6 @@ pub(super) struct Told {
     pub(super) within: Vec<i128>,
     /// By how much batches may exceed their times in all.
     pub(super) margin: i128,
-    /// Some lines do not hold, and something else stands in their place.
-    pub(super) relieved: bool,
 }
 
 pub(super) fn told(claim: &SharedClaim) -> Result<Told, VerifyError> {
@@ -98,10 +96,7 @@ pub(super) fn told(claim: &SharedClaim) -> Result<Told, VerifyError> {
     let margin = claim.overrun_margin.and_then(|margin| time(margin, claim.problem.unit)).unwrap_or(0);
     let turns = turns(claim, claim.rule == SharedReason::Turns)?;
     let within = starts(claim, &problem)?;
-    let later = problem.later_by(margin);
-    let lines_hold = || starts::hold(&mut Lines::new(&later, &Rule::Earliest, &within), &within);
-    let relieved = claim.rule == SharedReason::Edf && matches!(lines_hold(), Err(lines::No::Fails(_)));
-    Ok(Told { problem, turns, within, margin, relieved })
+    Ok(Told { problem, turns, within, margin })
 }
 
 /// The batches in a turn of each service, where they matter.

@@ -70,7 +70,7 @@ fn service(dice: &mut Dice, number: u64) -> String {
 /// mandatory waited and those that came elsewhere. `None` where there is no program to ask.
 fn hundreds(trouble: Trouble, runs: u64) -> Option<[usize; 5]> {
     let prover = prover()?;
-    let (mut sums, mut proved, mut provable) = ([0; 5], 0, 0);
+    let (mut sums, mut proved) = ([0; 5], 0);
     for rule in ["edf", "turns"] {
         for seed in 0..runs {
             let mut dice = Dice(seed);
@@ -82,20 +82,13 @@ fn hundreds(trouble: Trouble, runs: u64) -> Option<[usize; 5]> {
             let batches = run.log.entries.iter().filter(batch).count();
             let counts = [batches, run.overruns, run.delays, run.anew, run.beside];
             sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-            if trouble.churn {
-                continue;
-            }
-            // What is promised is confirmed, the arrivals keep to the curves, and so all of it is in time by what is proved; which
-            // nothing is of what stands for lines.
-            let admission = decision.answer.as_ref().expect("admitted");
-            provable += usize::from(admission.relieved == 0);
-            proved += usize::from(run.log.is_in_time(&problem, &prover).expect("an answer"));
+            // What is promised is confirmed, the arrivals keep to the curves, and so all of it is in time by what is proved.
+            proved +=
+                usize::from(!trouble.churn && run.log.is_in_time(&problem, &prover).expect("an answer"));
         }
     }
-    println!("{} runs, {proved} proved to be in time, {provable} by lines alone, {sums:?}", 2 * runs);
-    assert!(trouble.churn || provable * 10 > 15 * runs as usize, "{provable}");
-    // But for loads that are at capacity exactly, which the program does not look at.
-    assert!(proved * 100 >= 95 * provable, "{proved} of {provable}");
+    println!("{} runs, {proved} proved to be in time, {sums:?}", 2 * runs);
+    assert!(trouble.churn || proved * 10 > 18 * runs as usize, "{proved}");
     Some(sums)
 }
 

@@ -47,13 +47,7 @@ pub(super) fn admits(shared: &Shared, rule: &Rule) -> Result<(), String> {
     said.map_err(|no| told(&no))
 }
 
-/// Whether all lines hold with these starts, by however much.
-pub(super) fn hold(lines: &mut Lines<'_>, within: &[i128]) -> Result<(), No> {
-    let most = lines.most;
-    hold_soon(lines, within, most)
-}
-
-/// The same, if that is seen in so many lines.
+/// Whether all lines hold with these starts, by however much, if that is seen in so many lines.
 fn hold_soon(lines: &mut Lines<'_>, within: &[i128], most: i128) -> Result<(), No> {
     (lines.within, lines.least, lines.steps, lines.most) = (within.to_vec(), 0, 0, most);
     lines.each(None)
