@@ -52,6 +52,9 @@ struct Successor {
     done: bool,
 }
 
+/// By how much batches may run over beside what is promised on a device, and what may go ahead of it.
+type Leeway = (Margins, Option<SharedShield>);
+
 /// What streams leave room for: longer batches, early requests, and what else may go wrong.
 struct Room {
     shield: Option<AnyShield>,
@@ -206,10 +209,7 @@ impl Service {
 
     /// What services of `plans`, all of one device, would mean for each stream of `old`, all of one device, and what they leave
     /// room for ([`Moves::admit_all`]): worked out on copies, for it takes as long as admitting them all.
-    fn moves_to(
-        old: &[Arc<Self>],
-        plans: &[&ServicePlan],
-    ) -> Result<(Vec<Moves>, (Margins, Option<SharedShield>)), String> {
+    fn moves_to(old: &[Arc<Self>], plans: &[&ServicePlan]) -> Result<(Vec<Moves>, Leeway), String> {
         let of = |service: &Arc<Self>| {
             let (registry, name) = (service.registry.lock().clone(), service.name());
             match plans.iter().find(|plan| plan.config.name == name) {
