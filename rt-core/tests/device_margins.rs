@@ -247,3 +247,41 @@ fn who_is_promised_again_stays_the_one_that_has_run_over_most_until_that_is_forg
         assert_eq!(demoted(&run), [again, false], "{:?}", run.causes);
     }
 }
+
+/// What fits the margin is an overrun, though it could be a stall, and counts beside what no stall explains: of two batches the longer is
+/// told of at the instant from which it harms with what the other ran over by.
+#[test]
+fn what_ran_over_counts_beside_what_no_stall_explains() {
+    let service = || Service::of(vec![Stream::hard(1, 90)], 2, 20);
+    let shared = Shared { stall: 2, window: 1_000, ..Shared::of(vec![service(), service()], 2, 2, false) };
+    let left = 8;
+    assert!(margin(&shared).is_some_and(|most| most >= left));
+    for (first, second) in [(1, 2), (1, 7), (1, 9), (2, 6), (2, 7), (2, 9), (3, 5), (3, 6), (3, 9)] {
+        let mut times = [2 + first, 2 + second].into_iter();
+        let mut run = Run::new(&shared, left, move |_, _| times.next().expect("two batches"));
+        let strangers = [0, 1].map(|s| run.add(s, StreamSpec::best_effort()));
+        send(&mut run, strangers, &[(0, 0, 1), (0, 1, 1)]);
+        run.drain();
+        assert_eq!(run.device.service(0).stalls(), 0, "{first} fits");
+        let beyond = left - first + 1;
+        let told = run.causes.first().map(|&(at, ..)| at);
+        assert_eq!(told, (second >= beyond).then_some(2 + beyond), "{first} and {second}");
+    }
+}
+
+/// What a service ran over by, and what is forgotten of it, is no part of who has run over most.
+#[test]
+fn who_ran_over_within_the_margin_before_is_not_demoted_for_another() {
+    let service = || Service::of(vec![Stream::hard(1, 90)], 2, 20);
+    let shared = Shared::of(vec![service(), service()], 1, 2, false);
+    let left = margin(&shared).expect("admitted");
+    let mut times = [2 + left, 2 + left, 2 + left + 3].into_iter();
+    let mut run = Run::new(&shared, left, move |_, _| times.next().expect("three batches"));
+    let strangers = [0, 1].map(|s| run.add(s, StreamSpec::best_effort()));
+    for (at, service) in [(0, 0), (100, 0), (200, 1)] {
+        assert_eq!(run.causes, []);
+        send(&mut run, strangers, &[(at, service, 1)]);
+        run.advance(at + 2 + left + 1, true);
+    }
+    assert_eq!([0, 1].map(|s| run.device.service(s).is_demoted()), [false, true], "{:?}", run.causes);
+}
