@@ -205,3 +205,49 @@ impl Crew {
 pub(super) fn beyond_share(of: Span, count: usize) -> Span {
     Span::from_nanos(of.as_nanos() / count as u64) + Span::from_nanos(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A margin that is to grow does not grow sooner because a batch begins beside which there is a smaller one.
+    #[test]
+    fn what_is_kept_to_is_no_more_than_what_there_is() {
+        let [least, kept, most, length] = [2, 4, 6, 10].map(Span::from_nanos);
+        let end = Instant::ZERO + length;
+        let mut crew = Crew::new(1, 1, (most, None));
+        let left = |crew: &Crew| crew.spare(Instant::ZERO).map(|spare| spare.over);
+        assert!(crew.set_margin(Instant::ZERO, least));
+        crew.start(Instant::ZERO, 0, 0, length);
+        assert!(crew.set_margin(Instant::ZERO, most));
+        crew.keep_to(kept);
+        assert_eq!(left(&crew), Some(least));
+        crew.calm();
+        assert_eq!(left(&crew), Some(least), "the batch runs that was there when all was calm");
+        let ended = crew.take(0).expect("a batch");
+        crew.end(end, 0, ended);
+        assert_eq!(left(&crew), Some(most));
+        crew.keep_to(kept);
+        assert_eq!(left(&crew), Some(kept));
+    }
+
+    /// What ran when all was calm has ended as well if its worker is lost, or one that ran nothing is lost twice.
+    #[test]
+    fn what_is_lost_has_ended() {
+        let [margin, over, length] = [6, 3, 10].map(Span::from_nanos);
+        let [end, late] = [length, length + over].map(|span| Instant::ZERO + span);
+        let mut crew = Crew::new(3, 1, (margin, None));
+        crew.start(Instant::ZERO, 0, 0, length);
+        crew.start(end, 1, 0, length);
+        let ended = crew.take(0).expect("a batch");
+        crew.end(late, 0, ended);
+        let left = |crew: &Crew| crew.spare(late).map(|spare| spare.over);
+        crew.calm();
+        (0..2).for_each(|_| crew.lose(2));
+        assert_eq!((left(&crew), crew.free_count), (Some(Span::from_nanos(3)), 1));
+        crew.lose(1);
+        assert_eq!((left(&crew), crew.take_forgotten()), (Some(margin), true));
+        crew.lose(0);
+        assert!(!crew.has_free());
+    }
+}
