@@ -318,14 +318,20 @@ fn a_stall_as_declared_harms_nobody_and_more_is_told_to_all() {
     let both = HashSet::from([0, 1]);
     assert_eq!(run(&[(100, 105), (900, 905)], &[(99, 0), (899, 1)]), (both.clone(), 0, [1, 1]), "too soon");
     assert_eq!(run(&[(100, 106)], &[(99, 1)]).0, both, "too long");
-    // The machine stands still while the worker is free.
-    let mut run = Run::new(&shared, 0, |_, bound| bound);
-    let id = run.add(0, spec(&stream()));
-    run.advance(105, true);
-    run.arrive_at(0, id, 100, 100);
-    run.settle();
-    run.drain();
-    assert_eq!((run.causes.len(), run.missed.len(), run.device.service(1).stalls()), (0, 0, 1));
+    // The machine stands still while the worker is free, beyond what dispatch may be late by.
+    for late in [0, 2] {
+        let shared = Shared { late, ..shared.clone() };
+        for (stood, explained) in [(5, true), (6, false)] {
+            let mut run = Run::new(&shared, 0, |_, bound| bound);
+            let id = run.add(0, spec(&stream()));
+            run.advance(100 + u64::from(late) + stood, true);
+            run.arrive_at(0, id, 100, 100);
+            run.settle();
+            run.drain();
+            let told = (run.causes.is_empty(), run.missed.len(), run.device.service(1).stalls());
+            assert_eq!(told, (explained, 0, explained.into()), "{late} and {stood}");
+        }
+    }
 }
 
 #[test]
