@@ -15,7 +15,7 @@ use weir_client::RefusalCode;
 use super::{Classes, Effects, Memory, Service, StreamView, lock, read, try_read};
 
 use super::totals::Past;
-pub(super) use moves::Moves;
+pub(super) use moves::{Leeway, Moves};
 
 /// The streams of a service by name.
 #[derive(Clone, Default)]

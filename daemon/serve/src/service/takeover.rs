@@ -13,8 +13,7 @@ use rt_core::sharing::{Heir, SharedShield};
 use rt_core::{ArrivalCurve, Fallbacks, HandOverError, Instant, Span, StreamSpec};
 
 use super::device::Device;
-use super::guarded::Margins;
-use super::registry::Moves;
+use super::registry::{Leeway, Moves};
 use super::shield::AnyShield;
 use super::{Effects, Held, Service, lock, write};
 use weir_os::clock;
@@ -51,9 +50,6 @@ struct Successor {
     /// It has taken over: what is left of this is to be dropped where nobody waits.
     done: bool,
 }
-
-/// By how much batches may run over beside what is promised on a device, and what may go ahead of it.
-type Leeway = (Margins, Option<SharedShield>);
 
 /// What streams leave room for: longer batches, early requests, and what else may go wrong.
 struct Room {

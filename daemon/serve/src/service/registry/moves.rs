@@ -26,6 +26,9 @@ pub(in crate::service) struct Moves {
     changed: Vec<usize>,
 }
 
+/// By how much batches may run over beside all that is promised, and what may go ahead of it where services share workers.
+pub(in crate::service) type Leeway = (Margins, Option<SharedShield>);
+
 /// A stream that goes on.
 #[derive(Debug)]
 struct Kept {
@@ -43,13 +46,11 @@ impl Moves {
     }
 
     /// Whether these services, one by itself or all of a device, can promise all that moves to each of them; one to which
-    /// nothing moves is new. By how much their batches may run over then, and what may go ahead of them where they share workers.
+    /// nothing moves is new. What that leaves them.
     ///
     /// # Errors
     /// Which stream is the first that is one too many.
-    pub(in crate::service) fn admit_all(
-        all: &[(&ServicePlan, Option<&Self>)],
-    ) -> Result<(Margins, Option<SharedShield>), String> {
+    pub(in crate::service) fn admit_all(all: &[(&ServicePlan, Option<&Self>)]) -> Result<Leeway, String> {
         // Reserved streams were admitted with the plan; those that are held beside them come last, and may go again. What leaves is not
         // counted: none of its requests is open when the new service begins.
         let reserved = |(plan, moves): &(&ServicePlan, Option<&Self>)| match moves {
