@@ -302,3 +302,24 @@ fn short_runs_are_not_far_from_the_best_that_could_have_been_done() {
         assert!(own <= misses + 0.5 && row <= shortest + 1.5, "far from the best");
     }
 }
+
+/// Of what comes all at once no stream's rate is known; each of several workers still has a full batch.
+#[test]
+fn workers_have_full_batches_of_what_comes_at_one_instant() {
+    let mut dice = Dice(7);
+    for _ in 0..1_000 {
+        let workers = dice.within(2, 4) as usize;
+        let base = config(&[P, P], 2, workers, 2 * P - 1, Dispatch::Eager);
+        let mut harness = Harness::new(SchedulerConfig { spread: true, ..base }, |_, bound| bound);
+        let ids = [(); 3].map(|()| harness.add(StreamSpec::best_effort()));
+        harness.advance_to(1);
+        for _ in 0..dice.within(10, 40) {
+            harness.arrive_unpolled(ids[dice.within(0, 2) as usize]);
+        }
+        harness.arrive(ids[0]);
+        harness.drain();
+        ids.iter().for_each(|&id| harness.account(id));
+        let served: usize = ids.iter().map(|&id| fared(&harness, id).1).sum();
+        assert_eq!(served, 2 * workers);
+    }
+}

@@ -31,6 +31,7 @@ use super::carry_in::CarryIn;
 use super::pool::Kind;
 use super::queue::{Classes, DEMOTED, MANDATORY, OPTIONAL};
 use super::types::{Action, Event, NEVER, Request, WorkerId};
+use super::wake::just_past;
 use crate::admission::Dispatch;
 use crate::stalls::StallMonitor;
 use crate::stream::{MissReason, Stream};
@@ -76,6 +77,13 @@ impl Scheduler {
                 }
                 // What no batch can serve is given up.
                 self.look_at(now);
+                if self.told.resolved.is_empty() && !self.expire(now) {
+                    debug_assert!(false, "a batch is due and empty, and nothing is too late for it");
+                    // It would be formed again for ever.
+                    self.rest(now);
+                    self.next = self.next.max(just_past(now));
+                    return self.wait();
+                }
             } else {
                 self.rest(now);
                 if now < self.next {

@@ -322,6 +322,13 @@ impl Spread {
             claim.now.places = own + more;
             left -= more;
         }
+        // Where all came at once no row is short enough for what is left, and a batch that is due must not be empty.
+        for &slot in &self.listed {
+            let plan = &mut self.of[usize::from(slot)].now;
+            let more = left.min(plan.count - plan.places);
+            plan.places += more;
+            left -= more;
+        }
     }
 }
 
