@@ -14,6 +14,7 @@ impl Device {
             self.dispatched_late(now);
         }
         self.report(now);
+        let mut empty = false;
         loop {
             while let Some(service) = self.next_to_poll(now) {
                 match self.schedulers[service].poll(now) {
@@ -29,8 +30,10 @@ impl Device {
             }
             match self.start(now) {
                 Some(Ok(action)) => return action,
-                Some(Err(())) => {}
-                None => {
+                // Whose batch it was gives up what waits. If nothing of that is too late it is not asked again, for ever.
+                Some(Err(())) if !empty => empty = true,
+                none => {
+                    debug_assert!(none.is_none(), "a batch is due and empty, and nothing is too late for it");
                     self.armed = NEVER;
                     return self.wait(now);
                 }
