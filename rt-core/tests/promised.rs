@@ -16,6 +16,7 @@ mod churn;
 mod closed;
 mod dealt;
 mod device;
+mod device_background;
 mod device_by_hand;
 mod device_demoted;
 mod device_losses;
