@@ -81,7 +81,7 @@ proof:
 	fi
 
 # End-to-end tests mostly wait for a clock: of as many as share the machine, and of those that wait to have it to themselves.
-unit: export RUST_TEST_THREADS ?= $(shell echo $$((8 * $$(nproc))))
+unit: export RUST_TEST_THREADS ?= $(shell echo $$((6 * $$(nproc))))
 unit:
 	$(CARGO) test --workspace
 

@@ -69,7 +69,7 @@ pub(super) fn share() {
             held.get_or_insert_with(|| {
                 let goes_first = |now: &Use| now.alone || now.quiet > 0 || now.emptied && now.waiting > 0;
                 // Most of the time each waits for a clock.
-                let mut now = wait(|now| !goes_first(now) && now.shared < 4 * cores());
+                let mut now = wait(|now| !goes_first(now) && now.shared < 2 * cores());
                 now.shared += 1;
                 now.emptied = false;
                 Held::Share
