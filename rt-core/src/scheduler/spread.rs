@@ -299,8 +299,10 @@ impl Spread {
 
     /// Gives each stream its places: the shortest row for which there are enough.
     fn share(&mut self, places: u64) {
+        // Without a row each has a place: one that came in no time has none by any row, and a batch that is due must not be empty.
         let need = |&Claim { now: plan, .. }: &Claim, row: u64| {
-            (plan.time / row.max(1)).saturating_sub(plan.marks).max(plan.entitled).min(plan.count)
+            let rows = plan.time.checked_div(row);
+            rows.map_or(plan.count, |rows| rows.saturating_sub(plan.marks).max(plan.entitled).min(plan.count))
         };
         let all = |spread: &Self, row: u64| {
             spread.listed.iter().map(|&slot| need(&spread.of[usize::from(slot)], row)).sum::<u64>()
@@ -320,13 +322,6 @@ impl Spread {
             let own = need(claim, long);
             let more = left.min(need(claim, short) - own);
             claim.now.places = own + more;
-            left -= more;
-        }
-        // Where all came at once no row is short enough for what is left, and a batch that is due must not be empty.
-        for &slot in &self.listed {
-            let plan = &mut self.of[usize::from(slot)].now;
-            let more = left.min(plan.count - plan.places);
-            plan.places += more;
             left -= more;
         }
     }
