@@ -12,7 +12,7 @@ if ! command -v c++ >/dev/null 2>&1; then
     echo "fuzzing: NOT DONE, the fuzzer needs a C++ compiler"
     exit 0
 fi
-for target in problem certificate answer sharing client_frames daemon_frames recording policy experiment; do
+for target in problem certificate answer sharing client_frames daemon_frames http_call http_answer grpc_call grpc_answer recording policy experiment; do
     mkdir -p "corpus/$target"
     seeds="../seeds/$target"
     [ "$target" != experiment ] || seeds=../../sim/experiments

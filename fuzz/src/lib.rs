@@ -3,6 +3,7 @@
 
 mod files;
 mod frames;
+mod inference;
 mod recording;
 mod sharing;
 mod small;
@@ -16,6 +17,7 @@ use rt_core::AdmissionError;
 
 pub use files::{experiment, policy};
 pub use frames::{client_frames, daemon_frames};
+pub use inference::{grpc_answer, grpc_call, http_answer, http_call};
 pub use recording::recording;
 pub use sharing::sharing;
 pub use small::{small_problem, small_sharing};

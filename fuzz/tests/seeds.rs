@@ -5,8 +5,8 @@ use std::path::Path;
 use planner::{Certificate, Problem, Question, certify_shared};
 use proptest::prelude::*;
 use weir_fuzz::{
-    answer, certificate, client_frames, daemon_frames, experiment, policy, problem, recording, sharing,
-    small_problem, small_sharing,
+    answer, certificate, client_frames, daemon_frames, experiment, grpc_answer, grpc_call, http_answer,
+    http_call, policy, problem, recording, sharing, small_problem, small_sharing,
 };
 
 /// Those that are shipped, among the seeds of the others.
@@ -65,6 +65,25 @@ fn seeds_of_frames_are_cut_and_read() {
             assert_eq!(read, 2 * (seeds.len() - 1), "{of}, {step} bytes at a time");
         }
     }
+}
+
+#[test]
+fn seeds_of_calls_fit_the_model() {
+    for seed in seeds("http_call") {
+        assert!(http_call(&seed), "{}", String::from_utf8_lossy(&seed));
+    }
+    for seed in seeds("grpc_call") {
+        assert!(grpc_call(&seed), "{seed:?}");
+    }
+}
+
+/// The others are what a server says of itself, of a model and why it refuses a call.
+#[test]
+fn seeds_of_answers_have_the_outputs() {
+    let taken =
+        |of, target: fn(&[u8]) -> usize| seeds(of).iter().map(|seed| target(seed)).collect::<Vec<_>>();
+    assert_eq!(taken("http_answer", http_answer), [3, 0, 0]);
+    assert_eq!(taken("grpc_answer", grpc_answer), [0, 3, 2]);
 }
 
 #[test]
@@ -145,6 +164,18 @@ proptest! {
     }
 
     #[test]
+    fn changed_calls(http in changed("http_call"), grpc in changed("grpc_call")) {
+        http_call(&http);
+        grpc_call(&grpc);
+    }
+
+    #[test]
+    fn changed_answers(http in changed("http_answer"), grpc in changed("grpc_answer")) {
+        http_answer(&http);
+        grpc_answer(&grpc);
+    }
+
+    #[test]
     fn changed_recordings(data in changed("recording")) {
         recording(&data);
     }
@@ -167,6 +198,10 @@ proptest! {
         sharing(&data);
         client_frames(&data);
         daemon_frames(&data);
+        http_call(&data);
+        http_answer(&data);
+        grpc_call(&data);
+        grpc_answer(&data);
         recording(&data);
         policy(&data);
         experiment(&data);
