@@ -128,3 +128,53 @@ fn a_pipeline_on_a_device_is_taken_over_while_its_sources_come_and_each_is_answe
         "{refused}"
     );
 }
+
+#[test]
+fn whichever_service_of_a_device_ends_the_streams_of_all_others_go_on_as_they_were() {
+    let service = |name: &str| {
+        format!(
+            "[[service]]\nname = \"{name}\"\ndevice = \"box\"\nengine = \"simulated\"\nmax-batch = 1\ndeadline = \"10s\"\n\
+             simulated = {{ times = [\"2ms\"], input = 4, output = 4 }}\n\
+             [[service.stream]]\nname = \"{name}-1\"\nconstraints = [{{ row-miss = 0 }}]\n\
+             arrivals = [{{ periodic = {{ period = \"500ms\", jitter = \"400ms\" }} }}]\n"
+        )
+    };
+    let shared = pipeline("two", "10s").replacen("guard = ", "device = \"box\"\n        guard = ", 1);
+    let config = |ends: &str| {
+        let services = ["a", "b", "c"].into_iter().filter(|name| *name != ends).map(service);
+        format!("{DAEMON}[[device]]\nname = \"box\"\n{}{shared}", services.collect::<String>())
+    };
+    let place = Deployment::new(config(""));
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    place.set_all_bounds(20);
+    for ends in ["a", "b", "c"] {
+        place.configure(config(""));
+        let daemon = place.serve();
+        let mut stays: Vec<_> = ["a", "b", "c"].into_iter().filter(|name| *name != ends).collect();
+        stays.push("two");
+        let mut client = daemon.client();
+        let mut streams = Vec::new();
+        for name in &stays {
+            let stream = best_effort(name, &format!("{name}-1"));
+            streams.push(client.register(&stream).expect("it is there"));
+        }
+        let mut infer = || {
+            for stream in &streams {
+                let outcome = client.infer(stream, &[1.0; 4]).expect("an answer");
+                assert!(outcome.result().is_some(), "{ends} ends: {outcome:?}");
+            }
+        };
+        infer();
+        place.configure(config(ends));
+        let told = daemon.reload_accepted();
+        assert!(told.contains(&format!("service {ends}: gone")), "{told}");
+        infer();
+        let status = daemon.status();
+        for (service, name) in status["services"].as_array().expect("a list").iter().zip(&stays) {
+            let streams = service["streams"].as_array().expect("a list");
+            let streams: Vec<_> = streams.iter().map(|stream| (&stream["name"], &stream["served"])).collect();
+            assert_eq!(service["name"], *name, "{ends} ends: {status}");
+            assert_eq!(streams, [(&format!("{name}-1").into(), &2.into())], "{ends} ends: {status}");
+        }
+    }
+}

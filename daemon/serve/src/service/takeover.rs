@@ -253,7 +253,11 @@ impl Successor {
         let Self { device, from, heirs, moves, shield, refused, .. } = self;
         // Their locks come before the schedulers', so they may not be waited for here: next time, if they are held.
         let registries: Option<Vec<_>> = from.iter().map(|service| service.registry.try_lock()).collect();
-        let to = heirs.iter().flatten().map(|service| service.registry.try_lock());
+        // Of each service from which somebody takes over; none of one that ends.
+        let to = heirs.iter().map(|heir| match heir {
+            Some(heir) => heir.registry.try_lock().map(Some),
+            None => Some(None),
+        });
         let (Some(mut registries), Some(to)) = (registries, to.collect::<Option<Vec<_>>>()) else {
             return false;
         };
@@ -276,11 +280,10 @@ impl Successor {
             *refused = Some(Obstacle::Scheduler(error));
             return false;
         }
-        let mut to = to.into_iter();
-        for (((registry, heir), service), (moves, room)) in
-            registries.iter_mut().zip(&*heirs).zip(&*from).zip(moves)
+        for ((((registry, heir), to), service), (moves, room)) in
+            registries.iter_mut().zip(&*heirs).zip(to).zip(&*from).zip(moves)
         {
-            match heir.as_ref().zip(to.next()) {
+            match heir.as_ref().zip(to) {
                 None => service.closed.store(true, Ordering::Relaxed),
                 Some((heir, mut to)) => {
                     next.turn_to(heir.index);
