@@ -257,7 +257,7 @@ impl SafeMode {
     fn end_what_is_over(&mut self, now: Instant) -> Option<Transition> {
         for index in [WARNING, SAFE] {
             if now >= self.levels[index].leave && self.ends_at(index).is_some() {
-                self.leave(index);
+                self.leave(now, index);
             }
         }
         if self.has_news() { self.tell(now) } else { None }
@@ -266,7 +266,7 @@ impl SafeMode {
     /// By order of an operator leaves safe mode at once, or as soon as no worker is missing and what piled up has been
     /// worked off.
     pub fn clear(&mut self, now: Instant) -> Option<Transition> {
-        self.leave(WARNING);
+        self.leave(now, WARNING);
         self.cleared = true;
         self.levels[SAFE].leave = now;
         self.assess();
@@ -346,13 +346,19 @@ impl SafeMode {
         (!stays).then_some(self.levels[index].leave)
     }
 
-    fn leave(&mut self, index: usize) {
-        // What a further warning was told in place of stands on.
-        let alarm = self.fallen.filter(|_| index == WARNING);
+    fn leave(&mut self, now: Instant, index: usize) {
         let before = self.levels[index].alarm;
+        // What a further warning was told in place of stands on.
+        let fallen = self.fallen.filter(|_| index == WARNING);
+        let stood = |fallen: Alarm| before.filter(|b| (b.cause, b.evidence) == (fallen.cause, fallen.evidence));
+        let alarm = fallen.map(|fallen| stood(fallen).unwrap_or(Alarm { entered: now, ..fallen }));
         self.levels[index] = Level { alarm, leave: Instant::ZERO };
         self.causes &= if index == WARNING { !WARNINGS } else { WARNINGS };
         self.untold |= self.severity == Severity::Warning && alarm.is_some() && alarm != before;
+        if index == SAFE {
+            // It is the state from now on, however long it has stood.
+            self.levels[WARNING].alarm.iter_mut().for_each(|warning| warning.entered = now);
+        }
         self.assess();
     }
 

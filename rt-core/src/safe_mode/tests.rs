@@ -90,7 +90,11 @@ fn a_warning_becomes_safe_mode_and_safe_mode_a_warning() {
     // In safe mode a warning is remembered and not told.
     assert_eq!(raise(&mut mode, 90, Cause::MissesLow), None);
     assert_eq!(told(mode.tick(at(102))), Some((4, Severity::Warning)));
-    assert_eq!(mode.state().alarm.map(|alarm| (alarm.cause, alarm.entered)), Some((Cause::MissesLow, at(1))));
+    // The promises are in force from then on, and not since the warning was raised first.
+    assert_eq!(
+        mode.state().alarm.map(|alarm| (alarm.cause, alarm.entered)),
+        Some((Cause::MissesLow, at(102)))
+    );
     assert_eq!(told(mode.tick(at(120))), Some((5, Severity::Normal)));
     assert_eq!(mode.breaches(), 1, "warnings are no breaches");
 }
@@ -194,7 +198,10 @@ fn what_the_promises_fell_back_for_is_told_again_when_a_further_warning_is_over(
     raise(&mut mode, 170, Cause::MissesLow);
     raise(&mut mode, 190, Cause::LateDispatch);
     assert_eq!(mode.tick(at(289)), None);
-    assert_eq!(cause(mode.tick(at(290))), Some(Cause::WorkerLost));
+    let again = mode.tick(at(290));
+    assert_eq!(cause(again), Some(Cause::WorkerLost));
+    let entered = again.and_then(|told| told.state.alarm).map(|alarm| alarm.entered);
+    assert_eq!(entered, Some(at(290)), "the warning is the state from then on");
     assert_eq!(told(mode.rise(at(300))), Some((10, Severity::Normal)));
 }
 

@@ -7,7 +7,7 @@ use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
 use rt_core::sharing::Device as CoreDevice;
-use rt_core::{SafeModeConfig, Scheduler, Span, WorkerId, Workers};
+use rt_core::{Instant, SafeModeConfig, Scheduler, Span, WorkerId, Workers};
 
 use super::Service;
 use super::classes::ByClass;
@@ -35,7 +35,7 @@ pub(super) type Started = (Vec<Arc<Service>>, Vec<JoinHandle<()>>);
 impl Service {
     /// Starts a service by itself, or all that share a device: loads the variants for every worker and starts the threads,
     /// which end after [`Service::stop`] of all of them. Who takes over from one of `before`, the one of its name, has no
-    /// streams until [`Service::hand_over`].
+    /// streams until [`Service::hand_over`], and announces nothing.
     ///
     /// # Errors
     /// If a model cannot be loaded, a thread not be started, or the file of arrivals not be created.
@@ -53,6 +53,10 @@ impl Service {
             scheduler.set_rate_warning(plan.rate_warning());
             // What a model remembers goes from each request to the next.
             scheduler.set_in_order(plan.spec.has_state());
+            if !before.is_empty() {
+                // Nobody is served by it yet: what becomes of its workers meanwhile is nobody's safe mode.
+                scheduler.inhibit_safe_mode(Instant::from_nanos(u64::MAX));
+            }
         }
         let device = Arc::new(Device::new(dispatcher));
         let load = |(index, plan): (usize, ServicePlan)| {

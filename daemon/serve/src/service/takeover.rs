@@ -297,6 +297,12 @@ impl Successor {
                 }
             }
         }
+        let is_new = |service: &usize| heirs.iter().flatten().all(|heir| heir.index != *service);
+        for service in device.services().map(|service| service.index).filter(is_new) {
+            next.turn_to(service);
+            // As the others were told of before, so is it from now on.
+            next.inhibit_safe_mode(now);
+        }
         let _none = next.set_shared_shield(shield.take());
         true
     }

@@ -1,15 +1,17 @@
 //! Tests of a service by itself: what it takes in, and when it no longer does.
 
+use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 
 use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, LatencyProfile, SafeModeConfig,
-    SchedulerConfig, Span, StreamSpec, Workers,
+    SchedulerConfig, Severity, Span, StreamSpec, Workers,
 };
 use weir_client::RefusalCode;
 
 use super::*;
+use crate::announcement::{Announcement, State};
 use weir_plan::config::Config;
 use weir_plan::plan::Plan;
 use weir_plan::profile::{Entry, Fingerprint, Profile};
@@ -57,6 +59,15 @@ fn services(text: &str) -> (Vec<Arc<Service>>, Vec<JoinHandle<()>>) {
 
 /// The same to take over from those `before`.
 fn services_after(text: &str, before: &[Arc<Service>]) -> (Vec<Arc<Service>>, Vec<JoinHandle<()>>) {
+    services_before(text, before, Arc::new(Nobody))
+}
+
+/// The same before an audience.
+fn services_before(
+    text: &str,
+    before: &[Arc<Service>],
+    audience: Arc<dyn Audience>,
+) -> (Vec<Arc<Service>>, Vec<JoinHandle<()>>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("weir.toml");
     std::fs::write(&path, text).unwrap();
@@ -67,15 +78,28 @@ fn services_after(text: &str, before: &[Arc<Service>]) -> (Vec<Arc<Service>>, Ve
     }
     profile.save(&config.daemon.profile).unwrap();
     let plans = Plan::compute(&config).unwrap().services;
-    let audience: Arc<dyn Audience> = Arc::new(Nobody);
     Service::start(plans, config.safe_mode, &audience, false, before).unwrap()
+}
+
+/// Hears which services are announced to be how.
+#[derive(Default)]
+struct Told(Mutex<Vec<(String, Severity)>>);
+
+impl Audience for Told {
+    fn announce(&self, told: Announcement) {
+        if let State::Service(severity) = told.state {
+            self.0.lock().unwrap().push((told.service, severity));
+        }
+    }
+    fn misses_left(&self, _: &str, _: &str, _: u32, _: Constraint) {}
+    fn refresh(&self) {}
 }
 
 /// Hears nothing.
 struct Nobody;
 
 impl Audience for Nobody {
-    fn announce(&self, _: crate::announcement::Announcement) {}
+    fn announce(&self, _: Announcement) {}
     fn misses_left(&self, _: &str, _: &str, _: u32, _: Constraint) {}
     fn refresh(&self) {}
 }
@@ -279,5 +303,27 @@ fn who_goes_once_another_device_is_to_take_over_leaves_as_much_as_was_there() {
     release(&stays);
     assert_eq!(margin(&third), all);
     third.iter().for_each(|service| service.stop());
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Who is to take over has workers that are lost as others are: nobody is served by them, and nobody is told, until it has.
+#[test]
+fn what_befalls_the_workers_of_who_is_to_take_over_is_told_once_it_has() {
+    let text = two_on_a_device();
+    let told = Arc::new(Told::default());
+    let heard = || std::mem::take(&mut *told.0.lock().unwrap());
+    let (first, mut threads) = services(&text);
+    let with_another = text.clone() + &text[text.rfind("[[service]]").unwrap()..].replace("other", "new");
+    let (second, more) = services_before(&with_another, &first, Arc::clone(&told) as _);
+    threads.extend(more);
+    let mut effects = Effects::default();
+    second[0].with_scheduler(&mut effects, |scheduler, now| scheduler.handle_worker_lost(now, 0));
+    assert_eq!(heard(), []);
+    assert_eq!(Service::hand_over(&first, &second), Ok(()));
+    let lost = ["one", "other", "new"].map(|name| (name.to_owned(), Severity::Lost));
+    let mut all = heard();
+    all.sort_by_key(|(name, _)| lost.iter().position(|(lost, _)| lost == name));
+    assert_eq!(all, lost);
+    second.iter().for_each(|service| service.stop());
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
