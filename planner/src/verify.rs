@@ -218,7 +218,8 @@ fn keeps_to_curves<'a>(
         }
         sent.push(last);
     }
-    Ok(())
+    let shown = streams.get(refutation.stream.as_str()).is_some_and(|(sent, ..)| !sent.is_empty());
+    same(format!("refutation: requests of stream {}", refutation.stream), &shown, &true)
 }
 
 /// Whether a name is of one of these services or stages, as `NAME/…`.

@@ -70,6 +70,8 @@ fn every_field_that_is_tampered_with_is_named() {
         ("rule", |c| c.rule = SharedReason::NothingPromised),
         ("rule", |c| c.rule = SharedReason::Rate),
         ("rule", |c| c.problem.rule = "turns".into()),
+        ("problem.rule", |c| c.problem.rule = "fifo".into()),
+        ("problem.rule", |c| c.problem.rule = "patience".into()),
         ("binding", |c| c.binding = None),
         ("binding.reference", |c| binding(c).reference = Reference::Short("x".into())),
         ("binding.service", |c| binding(c).service = "x".into()),

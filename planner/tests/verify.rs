@@ -346,6 +346,9 @@ fn a_refusal_needs_a_reason_and_its_arrivals_keep_to_the_curves() {
     assert_eq!(check(&fine), Ok(Verified { promised: 0, refused: 1, limits: 0 }));
     assert_eq!(field(&refused(&[("0", "a"), ("1", "a"), ("3.999999", "a")])), "refutation.arrivals[2]");
     assert_eq!(field(&refused(&[("3", "a"), ("2", "a")])), "refutation.arrivals[1]");
+    // It shows what becomes of a stream that sends.
+    assert_eq!(field(&refused(&[])), "refutation: requests of stream a");
+    assert_eq!(field(&refused(&[("0", "nobody")])), "refutation: requests of stream a");
     let mut closed = fine.clone();
     closed.problem.background = false;
     assert_eq!(field(&closed), "refutation.arrivals[2]");

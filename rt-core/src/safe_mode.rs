@@ -350,7 +350,8 @@ impl SafeMode {
         let before = self.levels[index].alarm;
         // What a further warning was told in place of stands on.
         let fallen = self.fallen.filter(|_| index == WARNING);
-        let stood = |fallen: Alarm| before.filter(|b| (b.cause, b.evidence) == (fallen.cause, fallen.evidence));
+        let stood =
+            |fallen: Alarm| before.filter(|b| (b.cause, b.evidence) == (fallen.cause, fallen.evidence));
         let alarm = fallen.map(|fallen| stood(fallen).unwrap_or(Alarm { entered: now, ..fallen }));
         self.levels[index] = Level { alarm, leave: Instant::ZERO };
         self.causes &= if index == WARNING { !WARNINGS } else { WARNINGS };

@@ -60,8 +60,19 @@ pub(crate) fn push(bytes: &mut Vec<u8>, wanted: DataType, number: Number) -> Res
         DataType::I8 => bytes.extend(i8::try_from(whole()?).map_err(|_| none())?.to_le_bytes()),
         DataType::I32 => bytes.extend(i32::try_from(whole()?).map_err(|_| none())?.to_le_bytes()),
         DataType::I64 => bytes.extend(i64::try_from(whole()?).map_err(|_| none())?.to_le_bytes()),
-        DataType::F16 => bytes.extend(f16::from_f64(float()?).to_le_bytes()),
-        DataType::F32 => bytes.extend((float()? as f32).to_le_bytes()),
+        // What is finite stays so: beyond the largest of a type there is none.
+        DataType::F16 => {
+            let (value, element) = (float()?, f16::from_f64(float()?));
+            bytes.extend(
+                Some(element).filter(|e| e.is_finite() || !value.is_finite()).ok_or_else(none)?.to_le_bytes(),
+            );
+        }
+        DataType::F32 => {
+            let (value, element) = (float()?, float()? as f32);
+            bytes.extend(
+                Some(element).filter(|e| e.is_finite() || !value.is_finite()).ok_or_else(none)?.to_le_bytes(),
+            );
+        }
         DataType::F64 => bytes.extend(float()?.to_le_bytes()),
         DataType::Unknown(_) => return Err(none()),
     }

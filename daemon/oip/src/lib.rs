@@ -17,6 +17,9 @@ pub use call::{Answer, Call, Data, Input, Model, Parameter, Parameters, Wanted};
 pub use datatype::{data_type, name_of};
 pub use pack::{check_outputs, pack};
 
+/// The stream of all calls that name none: nothing is promised to it.
+pub const ANONYMOUS: &str = "open-inference";
+
 /// Why a call is not served, as its caller is told.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {

@@ -55,6 +55,23 @@ pub fn default() -> Targets {
     Targets::new().with_target("weir", Level::INFO)
 }
 
+/// The filter that `text` says.
+///
+/// # Errors
+/// If it is none: a word by itself that is neither a level nor a module of Weir is taken for a level that is misspelt, for as a
+/// module of another library it would silence all of Weir.
+pub fn parse(text: &str) -> Result<Targets, String> {
+    let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();
+    let is_module = |word: &str| word.is_empty() || word.contains("::") || word.starts_with("weir");
+    let known = |word: &&str| word.contains('=') || is_level(word) || is_module(word);
+    if let Some(word) = text.split(',').map(str::trim).find(|word| !known(word)) {
+        return Err(format!(
+            "{word} is neither a level (off, error, warn, info, debug, trace) nor a module with one ({word}=info)"
+        ));
+    }
+    text.parse::<Targets>().map_err(|error| error.to_string())
+}
+
 /// Tells the events that pass `filter` from now on: announcements to the journal with their fields, if standard error is
 /// connected to it and it takes entries; all others, a line each, on standard error.
 pub fn start(mut filter: Targets) {
@@ -240,5 +257,33 @@ impl Queue {
         if let Err(TrySendError::Full(_)) = self.lines.try_send(line) {
             self.lost += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_levels_and_modules_and_no_level_that_is_misspelt() {
+        for text in [
+            "warn",
+            "WARN",
+            "off",
+            "weir=info",
+            "warn,weir::request=trace",
+            "weir::request",
+            "hyper=debug, info",
+            "",
+        ] {
+            assert!(parse(text).is_ok(), "{text}");
+        }
+        for (text, word) in
+            [("wran", "wran"), ("weir=info,foo", "foo"), ("weir=bananas", ""), ("hyper", "hyper")]
+        {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(word), "{text}: {error}");
+        }
+        assert!(parse("wran").is_err_and(|error| error.contains("neither a level (off, error, warn")));
     }
 }

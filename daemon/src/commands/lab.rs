@@ -33,7 +33,7 @@ pub const COMMANDS: [(&str, &str); 18] = [
     ("load", "Load a service at a fixed pace; judge what became of every request"),
     (
         "demo",
-        "See a promise kept, broken into safe mode by overload, and restored: about two minutes, nothing to set up",
+        "See a promise kept, broken into safe mode by overload, and restored: about a minute, nothing to set up",
     ),
     ("models", "Measure the accuracy of the models of a manifest on its held-out data"),
     ("completions", "Print what a shell needs to complete this command line"),

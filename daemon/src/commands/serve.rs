@@ -29,7 +29,7 @@ pub(crate) struct Args {
     quiet: bool,
     /// What to log: a level (error, warn, info, debug, trace, off), or levels by module, as in
     /// weir=info,weir::request=trace
-    #[arg(long, value_name = "FILTER", env = "WEIR_LOG", default_value = notice::DEFAULT)]
+    #[arg(long, value_name = "FILTER", env = "WEIR_LOG", default_value = notice::DEFAULT, value_parser = notice::parse)]
     pub(super) log: Targets,
 }
 

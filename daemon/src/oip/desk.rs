@@ -8,14 +8,14 @@ use rt_core::Span;
 use weir_client::{TensorInfo, wire::ResultHead};
 use weir_engine::packed_len;
 use weir_oip::http::VERSION;
-use weir_oip::{Answer, Call, Model, Parameter, Parameters, Refused, check_outputs, pack};
+use weir_oip::{ANONYMOUS, Answer, Call, Model, Parameter, Parameters, Refused, check_outputs, pack};
 use weir_os::clock;
 use weir_os::locks::lock;
 use weir_plan::config::DaemonConfig;
 use weir_serve::service::{Handed, Origin, Said, Service, unknown_class};
 
 use super::reply::{Reply, Told};
-use super::streams::{ANONYMOUS, Declared, Streams, wrong};
+use super::streams::{Declared, Streams, wrong};
 use crate::local::pass;
 use crate::overview::Overview;
 use crate::socket::{DRAINING, Debt, Debts, Pause};
@@ -266,7 +266,7 @@ impl Desk {
                 format!("model {} remembers what came before: name a stream by weir_stream", asked.model);
             return Err(Refused::Invalid(text));
         }
-        let declared = Declared::of(&call.parameters)?;
+        let declared = Declared::of(&name, &call.parameters)?;
         let last = match call.parameters.get("weir_last") {
             None => false,
             Some(Parameter::Bool(last)) => *last,

@@ -10,6 +10,7 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderVal
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use weir_oip::{Refused, http};
@@ -67,22 +68,37 @@ pub(super) async fn turn_away(guest: Guest, text: &str) {
 }
 
 async fn answer(desk: &Desk, caller: &Caller, request: Request<Incoming>) -> Reply {
-    let path = request.uri().path().to_owned();
-    let path: Vec<&str> = path.trim_end_matches('/').split('/').skip(1).collect();
-    let outcome = match (path.as_slice(), request.method()) {
-        (["v2", "models", model, "infer"], &Method::POST) => infer(desk, caller, (model, ""), request).await,
-        (["v2", "models", model, "versions", version, "infer"], &Method::POST) => {
-            infer(desk, caller, (model, version), request).await
+    let path = request.uri().path().trim_end_matches('/').split('/').skip(1);
+    let path: Vec<_> = path.map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned()).collect();
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let outcome = match (of_model(&path), request.method()) {
+        (Some((model, version, "infer")), &Method::POST) => {
+            infer(desk, caller, (&model, version), request).await
         }
-        (path, method) => {
+        (_, method) => {
             // What is answered to `HEAD` is sent without its body.
             let method = if method == Method::HEAD { &Method::GET } else { method };
-            let outcome = look(desk, path, method);
+            let outcome = look(desk, &path, method);
             desk.charge(caller, 0, false).await;
             outcome
         }
     };
     outcome.unwrap_or_else(|refused| refuse(&refused))
+}
+
+/// The model that a path is about, its version or nothing, and what is asked of it or nothing. In the name of a model there may be
+/// slashes, as they are or encoded.
+fn of_model<'a>(path: &[&'a str]) -> Option<(String, &'a str, &'a str)> {
+    let ["v2", "models", path @ ..] = path else { return None };
+    let (path, asked) = match path {
+        [path @ .., asked @ ("infer" | "config" | "ready" | "stats")] if !path.is_empty() => (path, *asked),
+        _ => (path, ""),
+    };
+    let (name, version) = match path {
+        [name @ .., "versions", version] if !name.is_empty() => (name, *version),
+        _ => (path, ""),
+    };
+    (!name.is_empty()).then(|| (name.join("/"), version, asked))
 }
 
 /// What is no inference.
@@ -111,22 +127,20 @@ fn look(desk: &Desk, path: &[&str], method: &Method) -> Result<Reply, Refused> {
             let all: Result<Vec<_>, _> = desk.models().iter().map(|name| desk.fared(name, "")).collect();
             Ok(json_of(&statistics(&all?)))
         }
-        (["v2", "models", model, rest @ ..], &Method::GET) => {
-            let (version, rest) = match rest {
-                ["versions", version, rest @ ..] => (*version, rest),
-                rest => ("", rest),
-            };
-            match rest {
-                [] => Ok(json_of(&http::metadata(&desk.describe(model, version)?.model()))),
-                ["config"] => Ok(json_of(&http::config(&desk.describe(model, version)?.model()))),
-                ["ready"] => {
-                    let ready = desk.is_model_ready(model, version)?;
-                    standing(ready, json!({ "name": model, "ready": ready }))
-                }
-                ["stats"] => Ok(json_of(&statistics(&[desk.fared(model, version)?]))),
-                _ => Err(Refused::NotFound(format!("nothing is at /{}", path.join("/")))),
+        (["v2", "models", ..], &Method::GET) => match of_model(path) {
+            Some((model, version, "")) => {
+                Ok(json_of(&http::metadata(&desk.describe(&model, version)?.model())))
             }
-        }
+            Some((model, version, "config")) => {
+                Ok(json_of(&http::config(&desk.describe(&model, version)?.model())))
+            }
+            Some((model, version, "ready")) => {
+                let ready = desk.is_model_ready(&model, version)?;
+                standing(ready, json!({ "name": model, "ready": ready }))
+            }
+            Some((model, version, "stats")) => Ok(json_of(&statistics(&[desk.fared(&model, version)?]))),
+            _ => Err(Refused::NotFound(format!("nothing is at GET /{}", path.join("/")))),
+        },
         (["v2", "systemsharedmemory" | "cudasharedmemory" | "repository" | "trace" | "logging", ..], _) => {
             Err(Refused::Unimplemented(format!("/{} is not supported here", path.join("/"))))
         }
@@ -257,4 +271,24 @@ fn reply(status: StatusCode, body: Vec<u8>, kind: &'static str) -> Reply {
 
 fn text_of(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_model;
+
+    #[test]
+    fn a_path_names_a_model_with_slashes_or_without_its_version_and_what_is_asked() {
+        let of = |path: &'static str| of_model(&path.split('/').collect::<Vec<_>>());
+        let is = |model: &str, version, asked| Some((model.to_owned(), version, asked));
+        assert_eq!(of("v2/models/digits/infer"), is("digits", "", "infer"));
+        assert_eq!(of("v2/models/digits/versions/1/infer"), is("digits", "1", "infer"));
+        assert_eq!(of("v2/models/cam/one/ready"), is("cam/one", "", "ready"));
+        assert_eq!(of("v2/models/cam/one/versions/1/stats"), is("cam/one", "1", "stats"));
+        assert_eq!(of("v2/models/cam/one"), is("cam/one", "", ""));
+        // A service may be called so, too.
+        assert_eq!(of("v2/models/infer"), is("infer", "", ""));
+        assert_eq!(of("v2/models/ready/ready"), is("ready", "", "ready"));
+        assert_eq!([of("v2/models"), of("v2"), of("v2/health/live")], [None, None, None]);
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use rt_core::{Constraint, Instant, Span};
 use weir_client::{ArrivalBound, RefusalCode, Registration};
-use weir_oip::{Parameter, Parameters, Refused};
+use weir_oip::{ANONYMOUS, Parameter, Parameters, Refused};
 use weir_os::clock;
 use weir_os::locks::lock;
 use weir_serve::service::{Effects, Lease, Refusal, Registry, Service};
@@ -14,8 +14,6 @@ use weir_serve::service::{Effects, Lease, Refusal, Registry, Service};
 use crate::overview::Overview;
 use crate::socket;
 
-/// The stream of calls that name none.
-pub(super) const ANONYMOUS: &str = "open-inference";
 /// A stream that is promised nothing is given back once it has not been used for so long, …
 const UNUSED: Span = Span::from_millis(60_000);
 /// … and one that is after this: given out anew, what it missed before counts no more.
@@ -147,11 +145,11 @@ impl Held {
 }
 
 impl Declared {
-    /// What the parameters of a call declare.
+    /// What the parameters of a call of `stream` declare.
     ///
     /// # Errors
-    /// If one means nothing.
-    pub(super) fn of(parameters: &Parameters) -> Result<Self, Refused> {
+    /// If one means nothing, or something is declared of the stream that all share who name none.
+    pub(super) fn of(stream: &str, parameters: &Parameters) -> Result<Self, Refused> {
         // Whoever misspells a promise must not believe to have it.
         let unknown = |key: &&String| key.starts_with("weir_") && !PARAMETERS.contains(&key.as_str());
         if let Some(key) = parameters.keys().find(unknown) {
@@ -196,7 +194,13 @@ impl Declared {
             (Some(period), None, Some(burst)) => Some(ArrivalBound::token_bucket(burst, period)),
             (Some(period), jitter, None) => Some(ArrivalBound::periodic(period, jitter.unwrap_or_default())),
         };
-        Ok(Self { constraints, arrivals })
+        let declared = Self { constraints, arrivals };
+        if stream == ANONYMOUS && declared != Self::default() {
+            return Err(Refused::Invalid(format!(
+                "nothing can be declared of stream {ANONYMOUS}, which all calls share that name none: name one by weir_stream"
+            )));
+        }
+        Ok(declared)
     }
 
     fn registration(&self, (service, stream): &Name) -> Result<Registration, Refused> {
@@ -240,7 +244,7 @@ mod tests {
         let refusal = |key: &str, value: Parameter| {
             let period = ("weir_period".to_owned(), Parameter::Text("33ms".to_owned()));
             let parameters = Parameters::from([period, (key.to_owned(), value)]);
-            match Declared::of(&parameters) {
+            match Declared::of("front", &parameters) {
                 Err(Refused::Invalid(text)) => text,
                 other => panic!("{other:?}"),
             }
@@ -256,6 +260,21 @@ mod tests {
         );
         // What others than Weir may mean is left to them.
         let foreign = Parameters::from([("priority".to_owned(), Parameter::Int(1))]);
-        assert!(Declared::of(&foreign).is_ok_and(|declared| declared == Declared::default()));
+        assert!(Declared::of("front", &foreign).is_ok_and(|declared| declared == Declared::default()));
+    }
+
+    #[test]
+    fn nothing_is_declared_of_the_stream_that_all_share_who_name_none() {
+        let period = ("weir_period".to_owned(), Parameter::Text("33ms".to_owned()));
+        let constraints = ("weir_constraints".to_owned(), Parameter::Text("row_miss(1)".to_owned()));
+        for parameters in [Parameters::from([period.clone()]), Parameters::from([period, constraints])] {
+            assert!(Declared::of("front", &parameters).is_ok());
+            let refused = Declared::of(ANONYMOUS, &parameters).expect_err("it is shared").to_string();
+            assert!(
+                refused.contains("stream open-inference") && refused.contains("weir_stream"),
+                "{refused}"
+            );
+        }
+        assert!(Declared::of(ANONYMOUS, &Parameters::new()).is_ok());
     }
 }

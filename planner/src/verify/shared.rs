@@ -22,6 +22,10 @@ use read::Shared;
 
 pub(super) fn check(claim: &SharedClaim, verified: &mut Verified) -> Result<(), VerifyError> {
     let (shared, unit) = (Shared::read(&claim.problem)?, claim.problem.unit);
+    let rule = claim.problem.rule.as_str();
+    if !["edf", "turns", "auto"].contains(&rule) {
+        return Err(wrong("problem.rule", rule, "edf, turns or auto"));
+    }
     same("services", &claim.services.len(), &shared.services.len())?;
     for (s, (answer, service)) in claim.services.iter().zip(&shared.services).enumerate() {
         let field = format!("services[{s}]");

@@ -24,8 +24,10 @@ pub struct OverRates {
     /// By rising rate.
     pub points: Vec<Point>,
     /// For each that was asked for, at how many times the rates of the question; `None` where no rate was found with
-    /// more, or none with fewer.
+    /// more, or none that is known to have fewer.
     pub scales: Vec<Option<f64>>,
+    /// For each, the highest rate tried up to which the upper ends of the confidence intervals are no more than that.
+    pub sure: Vec<Option<f64>>,
 }
 
 /// At which rates violations begin as often as each of `targets`, a second: between the closest points by the line through the
@@ -68,10 +70,17 @@ pub fn over_rates(
             }
             at(&mut points, next)?;
         }
-        let found = bracket(&points, target);
-        scales.push(found.0.zip(found.1).map(|(fewer, more)| between(fewer, more, target)));
+        let (fewer, more) = bracket(&points, target);
+        // Where none were seen there may be more all the same.
+        let fewer = fewer.filter(|point| point.violations.per_s > 0.0 || point.violations.high <= target);
+        scales.push(fewer.zip(more).map(|(fewer, more)| between(fewer, more, target)));
     }
-    Ok(OverRates { points, scales })
+    let sure = |&target: &f64| {
+        let sure = points.iter().take_while(|point| point.violations.high <= target);
+        sure.last().map(|point| point.scale)
+    };
+    let sure = targets.iter().map(sure).collect();
+    Ok(OverRates { points, scales, sure })
 }
 
 /// The highest rate below all with more violations than that, and the one above it.

@@ -67,7 +67,7 @@ enum Command {
     Top(top::Args),
     /// Load a service at a fixed pace; judge what became of every request
     Load(load::Args),
-    /// See a promise kept, broken into safe mode by overload, and restored: about two minutes, nothing to set up
+    /// See a promise kept, broken into safe mode by overload, and restored: about a minute, nothing to set up
     Demo(demo::Args),
     /// Measure the accuracy of the models of a manifest on its held-out data
     Models(models::Args),

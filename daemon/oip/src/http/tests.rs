@@ -144,3 +144,21 @@ fn a_model_is_described_as_both_ways_have_it() {
     assert_eq!(config(&model)["input"], json!([{"name": "x", "data_type": "TYPE_FP32", "dims": [1, 784]}]));
     assert_eq!((&config(&model)["max_batch_size"], &config(&model)["output"]), (&json!(0), &json!([])));
 }
+
+#[test]
+fn a_number_beyond_the_largest_of_its_type_is_refused_and_none_becomes_infinite() {
+    let tensor = tensor("a", DataType::F32, &[2]);
+    let model = Model { name: "m", inputs: std::slice::from_ref(&tensor), outputs: &[] };
+    let packed = |data: &str| {
+        let text = format!(r#"{{"inputs":[{{"name":"a","datatype":"FP32","shape":[2],"data":{data}}}]}}"#);
+        let mut packed = Vec::new();
+        crate::pack(&model, &call(text.as_bytes(), None).expect("a call"), &mut packed).map(|()| packed)
+    };
+    for (number, shown) in [("1e39", "1e39"), ("-3.5e38", "-3.5e38")] {
+        let refused = packed(&format!("[1, {number}]")).expect_err(number).to_string();
+        assert!(refused.contains(&format!("data[1]: {shown} is no FP32")), "{refused}");
+    }
+    let largest = [f32::MAX.to_le_bytes(), f32::MIN.to_le_bytes()].concat();
+    assert_eq!(packed("[3.4028235e38, -3.4028234663852886e38]"), Ok(largest));
+    assert_eq!(packed("[1e-60, 0]"), Ok(vec![0; 8]), "what is too small is nought");
+}

@@ -10,6 +10,7 @@ use super::device::Place;
 use super::model::{ModelChoice, Select};
 use super::{DaemonConfig, DeviceConfig, HeldBy, Optimise, ReservedStream, ServiceConfig, Tolerance, raw};
 use weir_engine::{Backend, EngineKind, Isolation, Remote};
+use weir_oip::ANONYMOUS;
 
 /// The largest batch that is profiled and served, unless told otherwise.
 const MOST_SERVED: u64 = 8;
@@ -204,6 +205,10 @@ impl Check<'_> {
         let reserved = all(std::mem::take(&mut raw.stream).into_iter().enumerate().map(|(i, stream)| {
             let at = format!("{at}.stream[{i}]");
             let named = self.name(&format!("{at}.name"), stream.name.clone(), &mut names);
+            if stream.name == ANONYMOUS {
+                let reason = "is the stream of all calls of the Open Inference Protocol that name none, which is promised nothing";
+                return Err(self.refuse(&format!("{at}.name"), &stream.name, reason));
+            }
             let defaults = constraints.as_ref().ok().zip(degraded.as_ref().ok());
             let class = match &classes {
                 Ok(classes) => self.class_named(&format!("{at}.class"), stream.class.as_deref(), classes),

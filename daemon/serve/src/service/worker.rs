@@ -145,8 +145,14 @@ pub(crate) fn run(services: &[Arc<Service>], id: WorkerId, warm: Sender<()>) {
         let config = &service.plan.on_worker(id).0.config;
         config.isolation == Isolation::Process || config.engine == EngineKind::Oip
     };
-    let look = if services.iter().any(elsewhere) { LOOK } else { Duration::MAX };
+    let looks = services.iter().any(elsewhere);
+    let mut looked = clock::now();
     loop {
+        // From the last look on, and not from the last batch: of several services one may run batches all the time.
+        let look = match looks {
+            true => LOOK.saturating_sub(Duration::from_nanos(clock::now().since(looked).as_nanos())),
+            false => Duration::MAX,
+        };
         match device.mailboxes[id].wait(look.min(away.until_next(clock::now()))) {
             Errand::Stop => return,
             Errand::Batch(index) => {
@@ -156,6 +162,7 @@ pub(crate) fn run(services: &[Arc<Service>], id: WorkerId, warm: Sender<()>) {
                 }
             }
             Errand::Look => {
+                looked = clock::now();
                 for service in services.iter() {
                     let lost = lock(&service.executors[id]).lost();
                     if let Some(reason) = lost {

@@ -61,6 +61,9 @@ struct Said {
     /// Expected within the horizon, and the probability that there is none if they come independently of each other.
     expected: f64,
     none: f64,
+    /// The same at both ends of the confidence interval.
+    expected_between: [f64; 2],
+    none_between: [f64; 2],
     #[serde(skip_serializing_if = "Option::is_none")]
     rates: Option<OverRates>,
 }
@@ -168,7 +171,9 @@ impl Options {
         } else {
             None
         };
-        let expected = violations.per_s * self.horizon.as_secs_f64();
+        let horizon = self.horizon.as_secs_f64();
+        let expected = violations.per_s * horizon;
+        let [least, most] = [violations.low * horizon, violations.high * horizon];
         let constraints = problem.streams[stream].1.constraints().as_slice().iter().map(ToString::to_string);
         Ok(Said {
             stream: name,
@@ -176,6 +181,8 @@ impl Options {
             violations,
             expected,
             none: (-expected).exp(),
+            expected_between: [least, most],
+            none_between: [(-most).exp(), (-least).exp()],
             rates,
         })
     }
@@ -204,13 +211,32 @@ impl Options {
             say!("{name}: no violation of {all} was seen; less than one in {}", time(1.0 / high));
         }
         let horizon = humantime::format_duration(self.horizon);
-        say!("  within {horizon}: {:.3} expected, none with probability {:.4}", said.expected, said.none);
+        let ([least, most], [rarest, likeliest]) = (said.expected_between, said.none_between);
+        if per_s > 0.0 {
+            say!(
+                "  within {horizon}: {:.3} expected ({least:.3} to {most:.3}), none with probability {:.4} ({rarest:.4} to {likeliest:.4})",
+                said.expected,
+                said.none
+            );
+        } else {
+            say!(
+                "  within {horizon}: at most {most:.3} expected, none with probability {rarest:.4} at least"
+            );
+        }
         if let Some(found) = &said.rates {
-            for ((_, often), scale) in OFTEN.iter().zip(&found.scales) {
-                match scale {
-                    Some(scale) => say!("  one {often} at {scale:.3} times the rate"),
-                    None => say!("  one {often}: no such rate was found"),
-                }
+            for (((_, often), scale), sure) in OFTEN.iter().zip(&found.scales).zip(&found.sure) {
+                let sure = sure.map_or_else(
+                    || "of no rate that was tried".to_owned(),
+                    |sure| format!("up to {sure:.3} times the rate"),
+                );
+                let found = scale.map_or_else(
+                    || "not found by so many steps".to_owned(),
+                    |scale| format!("at {scale:.3} times the rate"),
+                );
+                let confidence = 100.0 * self.confidence;
+                say!(
+                    "  one {often}: {found}; that it is no more is known with {confidence} % confidence {sure}"
+                );
             }
         }
     }
