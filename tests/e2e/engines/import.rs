@@ -216,7 +216,7 @@ fn a_file_that_cannot_be_imported_keeps_none_of_the_others_out() {
     write(&folder, "b.onnx", TRAINED);
     write(&folder, "c.onnx", SUM);
     let output = run(&folder, &["import", "."]);
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert!(stderr(&output).contains("a.onnx: not an ONNX model"), "{}", stderr(&output));
     assert!(read(&folder, "manifest.toml").contains("name = \"c\""));
     assert!(succeed(&folder, &["check", "weir.toml"]).contains(": ok"));

@@ -55,7 +55,7 @@ pub struct Place {
     pub core: Option<usize>,
     /// Real-time priority and locked memory, where permitted.
     pub realtime: bool,
-    /// Without what a panic prints: one at a model is told as the engine's error.
+    /// Without what it would write on standard error: for a model that is only tried, its error and its end say enough.
     pub quiet: bool,
     /// Once set, what waits for the process gives it up within 0.1 s.
     pub stop: Arc<AtomicBool>,

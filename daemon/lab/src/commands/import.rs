@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use weir::errors::whole;
 use weir_engine::inspect::inspect;
-use weir_engine::manifest::Manifest;
+use weir_engine::manifest::{Manifest, ManifestError};
 use weir_engine::{Backend, BatchAxis, EngineKind, prepare};
 use weir_oip::text::printable;
 use weir_os::notice;
@@ -80,9 +80,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             Some(name) => name.clone(),
             None => free_name(path, &taken),
         };
-        let file = inspect(path, Backend::MAX_MODEL).map_err(anyhow::Error::from);
-        let draft = match file.and_then(|file| Draft::new(file, &name, &fixes, &engines)) {
-            Ok(draft) => draft,
+        let file = inspect(path, Backend::MAX_MODEL).with_context(|| path.display().to_string());
+        let drafted = file.and_then(|file| Draft::new(file, &name, &fixes, &engines));
+        let (draft, entry) = match drafted.and_then(|draft| with_entry(draft, &relative)) {
+            Ok(both) => both,
             Err(error) if files.len() == 1 => return Err(error),
             // One of many that cannot be imported keeps none of the others out.
             Err(error) => {
@@ -93,10 +94,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         };
         tell(&draft);
         taken.insert(name);
-        text += &format!("\n{}", entry::entry(&draft, &relative));
+        text += &format!("\n{entry}");
         drafts.push(draft);
     }
-    let code = ExitCode::from(u8::from(refused > 0));
+    let code = ExitCode::from(if refused > 0 { 2 } else { 0 });
     if refused > 0 {
         say!("{refused} of {} files cannot be imported", files.len());
     } else if !drafts.is_empty() {
@@ -113,6 +114,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     say!("{} model(s) {done} {}", drafts.len(), out.display());
     configure(&drafts, &out, &folder, args.onnxruntime.as_deref())?;
     Ok(code)
+}
+
+/// The entry of a model whose file lies there from the manifest's folder.
+///
+/// # Errors
+/// What a manifest cannot say of a model, such as more tensors than it may list.
+fn with_entry(draft: Draft, relative: &Path) -> Result<(Draft, String)> {
+    let entry = entry::entry(&draft, relative);
+    match Manifest::parse(Path::new("manifest.toml"), &entry) {
+        Ok(_) => Ok((draft, entry)),
+        Err(ManifestError::Wrong { problems, .. }) => {
+            let problems: Vec<_> = problems.into_iter().map(|(_, text)| text).collect();
+            bail!("{}: {}", draft.file.path.display(), problems.join("; "))
+        }
+        Err(error) => Err(error).with_context(|| draft.file.path.display().to_string()),
+    }
 }
 
 /// Writes a configuration beside the manifest where there is none, and says how to go on.

@@ -54,9 +54,6 @@ pub(super) fn serve(
     // Before loading, so that the threads of the engine's own stay there too.
     realtime::told_already();
     realtime::enter(Role::Worker, setup.core, false);
-    if setup.quiet {
-        std::panic::set_hook(Box::new(|_| {}));
-    }
     let mut packet = Vec::new();
     if setup.zeros {
         for (index, model) in setup.models.iter().enumerate() {

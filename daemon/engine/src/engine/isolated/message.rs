@@ -29,7 +29,6 @@ const HEAD: usize = 5;
 pub(super) struct Setup {
     pub(super) core: Option<usize>,
     pub(super) realtime: bool,
-    pub(super) quiet: bool,
     /// Whether the models are run on zeros and their outputs told, and that is all.
     pub(super) zeros: bool,
     pub(super) models: Vec<Model>,
@@ -76,7 +75,7 @@ impl Setup {
             max_batch: task.max_batch,
         };
         let models = tasks.iter().map(model).collect();
-        Self { core: place.core, realtime: place.realtime, quiet: place.quiet, zeros: false, models }
+        Self { core: place.core, realtime: place.realtime, zeros: false, models }
     }
 }
 

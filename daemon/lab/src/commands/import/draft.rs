@@ -92,14 +92,17 @@ impl Draft {
         for sizes in combinations(open) {
             self.set_inputs(&sizes)?;
             // Whoever is quickest to say no comes last in the order of preference.
+            let mut refused = Vec::new();
             for backend in engines.iter().rev() {
                 match outputs(backend, &self.spec, 1) {
                     Ok(found) => {
+                        self.remarks = refused;
                         self.dimensions =
                             open.iter().zip(&sizes).map(|(o, s)| (o.name.clone(), *s, o.given)).collect();
                         return self.set_outputs(backend, found);
                     }
                     Err(error) => {
+                        refused.push(format!("{} does not run it: {error}", backend.kind));
                         tried.get_or_insert_with(|| (described(open, &sizes), backend.kind, error));
                     }
                 }
