@@ -167,7 +167,8 @@ impl Reply {
                     packet.extend(text);
                 }
                 _ => {
-                    Self::Failed(format!("its {} outputs are too many", found.len())).encode(sequence, packet)
+                    Self::Failed(format!("its {} outputs are too many", found.len()))
+                        .encode(sequence, packet);
                 }
             },
         }
