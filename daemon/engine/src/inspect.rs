@@ -9,8 +9,8 @@ use tract_onnx::pb::tensor_shape_proto::dimension::Value as Dim;
 use tract_onnx::pb::{ModelProto, NodeProto, ValueInfoProto};
 
 use crate::engine::{
-    Backend, DataType, EngineError, ExternalFile, Files, ModelSpec, decode, dynamic_dimension, graph_inputs,
-    read_within, run_on_zeros, sha256_hex, tensor_type, type_name, weights_elsewhere,
+    Backend, DataType, EngineError, ExternalFile, ModelSpec, decode, dynamic_dimension, graph_inputs,
+    outputs_of_zeros, read_within, sha256_hex, tensor_type, type_name, weights_elsewhere,
 };
 
 pub use states::likely_states;
@@ -110,7 +110,7 @@ pub fn inspect(path: &Path, max_model: u64) -> Result<OnnxFile, EngineError> {
 }
 
 /// The name of the type and the shape of each output of the manifest, as `backend` finds them when it runs `batch` requests of
-/// zeros. What the manifest says of outputs but their names counts for nothing.
+/// zeros, in a process of its own. What the manifest says of outputs but their names counts for nothing.
 ///
 /// # Errors
 /// What the engine finds wrong with the model.
@@ -119,7 +119,7 @@ pub fn outputs(
     spec: &ModelSpec,
     batch: usize,
 ) -> Result<Vec<(String, Vec<usize>)>, EngineError> {
-    run_on_zeros(backend, spec, &mut Files::default(), batch)
+    outputs_of_zeros(backend, spec, batch)
 }
 
 fn producer(proto: &ModelProto) -> String {

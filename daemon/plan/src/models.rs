@@ -7,10 +7,11 @@ mod staging;
 
 use std::path::PathBuf;
 
+use rt_core::Span;
 use weir_engine::manifest::{Manifest, ManifestError};
 use weir_engine::{
     Backend, DataType, Engine, EngineError, EngineKind, Isolation, ModelSpec, Place, RunMode, Side, Task,
-    TensorSpec, has_batches, isolate, load, prepare, prepare_each, sha256_hex,
+    TensorSpec, has_batches, isolate, load, mixed_output, prepare, prepare_each, sha256_hex,
 };
 
 use crate::config::{Config, ModelChoice, Models, ServiceConfig, SimulatedModel};
@@ -151,7 +152,7 @@ pub fn running<'a>(config: &'a Config, models: &'a [Vec<ModelSpec>]) -> impl Ite
     })
 }
 
-/// The models of a service whose files are fixed to one request at a time, one line each, where it could have larger batches.
+/// The models of a service that take one request at a time, by their files or the manifest, one line each, where it could have larger batches.
 ///
 /// # Errors
 /// What the files lack or say otherwise than the manifest.
@@ -164,25 +165,34 @@ pub fn run_singly<'a>(
     if matches!(config.model, ModelChoice::Named(_)) && config.engine != EngineKind::Oip {
         for spec in specs {
             if !has_batches(config.backend(0), spec)? && config.max_batch > 1 {
-                let line =
-                    "its file is fixed to batch 1, so that a batch takes as long as its requests one by one";
-                lines.push(format!("{}: {line}", spec.name));
+                let mut tensors = spec.inputs.iter().chain(&spec.outputs);
+                let why = match tensors.any(|tensor| tensor.batch.place().is_none()) {
+                    true => "the manifest has tensors of it without a batch (batch = false)",
+                    false => "its file is fixed to batch 1",
+                };
+                let line = "so that a batch takes as long as its requests one by one";
+                lines.push(format!("{}: {why}, {line}", spec.name));
             }
         }
     }
     Ok(lines)
 }
 
-/// Loads every model of a service as its workers would, and lets go of it.
+/// A batch that takes longer is given up, where that can be seen from outside.
+const PATIENCE: Span = Span::from_millis(600_000);
+
+/// Loads every model of a service as its workers would, and lets go of it; a line for each whose requests are not answered each by
+/// itself when they are one batch.
 ///
 /// # Errors
 /// What a file lacks or says otherwise than the manifest, and an engine, library or device that is not there.
-pub fn try_models(config: &ServiceConfig, specs: &[ModelSpec]) -> Result<(), EngineError> {
+pub fn try_models(config: &ServiceConfig, specs: &[ModelSpec]) -> Result<Vec<String>, EngineError> {
+    let mut lines = Vec::new();
     if matches!(config.model, ModelChoice::Simulated { .. }) {
-        return Ok(());
+        return Ok(lines);
     }
-    let modes = [RunMode::Batched; 2];
-    // Two requests at once tell whether the outputs have the batch where the manifest says.
+    let modes = [RunMode::Batched; 3];
+    // Several requests at once tell whether the outputs have the batch where the manifest says.
     let max_batch = config.max_batch.min(modes.len());
     let mut tried: Vec<&Backend> = Vec::new();
     for backend in (0..config.workers).map(|worker| config.backend(worker)) {
@@ -192,17 +202,30 @@ pub fn try_models(config: &ServiceConfig, specs: &[ModelSpec]) -> Result<(), Eng
         tried.push(backend);
         for spec in specs {
             let engine = Engine::Real { backend, modes: Some(&modes) };
-            match config.isolation {
-                Isolation::Thread => drop(load(engine, spec, max_batch)?),
+            let mut runner = match config.isolation {
+                Isolation::Thread => load(engine, spec, max_batch)?,
                 Isolation::Process => {
-                    let task = Task { engine, spec, max_batch, silence: Vec::new() };
+                    let task = Task { engine, spec, max_batch, silence: vec![PATIENCE] };
                     let place = Place { name: format!("{}/check", config.name), ..Place::default() };
-                    drop(isolate(&[task], &place)?);
+                    let lost = || EngineError::process_lost("it has loaded nothing");
+                    isolate(&[task], &place)?.pop().ok_or_else(lost)?
                 }
+            };
+            // What a server makes of its batches is its own business; what a model refuses shows when it is profiled.
+            if config.engine != EngineKind::Oip
+                && !spec.has_state()
+                && let Ok(Some(output)) = mixed_output(&mut *runner, spec)
+            {
+                let line = format!(
+                    "{}: what it answers to a request on {} depends on what else is in the batch (output `{output}`): say \
+                     batch = false of its tensors in the manifest, or max-batch = 1 of the service",
+                    spec.name, backend.kind
+                );
+                lines.push(line);
             }
         }
     }
-    Ok(())
+    Ok(lines)
 }
 
 /// Every variant must answer the same requests, better than the one before.

@@ -54,8 +54,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                     pems.with_context(|| format!("{}: daemon.oip.tls", file.display()))?;
                 }
                 for Running { config: service, specs: variants, .. } in running(&config, &models) {
-                    try_models(service, variants)
+                    let lines = try_models(service, variants)
                         .with_context(|| format!("{}: service {}", file.display(), service.name))?;
+                    lines.iter().for_each(|line| say!("{}: {line}", file.display()));
                 }
             }
             // What they were made for can be told where this machine has been profiled.

@@ -173,6 +173,67 @@ fn what_cannot_be_imported_is_refused_with_the_reason() {
     assert!(broken.contains("manifest.toml:2: ") && broken.contains("manifest.toml:3: "), "{broken}");
 }
 
+/// A sum over all requests of the batch: CumSum along the first of [N, 6].
+const SUM: &str = "08083a5a0a120a01780a026178120179220643756d53756d120663756d73756d2a101007420261784a0800000000000000005a14\
+    0a0178120f0a0d080112090a0312014e0a02080662140a0179120f0a0d080112090a0312014e0a02080642040a00100d";
+/// Batch normalization as it is while a model is trained, at which some versions of ONNX Runtime crash.
+const TRAINED: &str = "08083acd010a400a01780a01730a01620a016d0a017612017912001200221242617463684e6f726d616c697a6174696f6e2a14\
+    0a0d747261696e696e675f6d6f64651801a001021201672a11080210014201734a080000803f0000803f2a11080210014201624a08000000000000\
+    00002a110802100142016d4a0800000000000000002a11080210014201764a080000803f0000803f5a1c0a017812170a15080112110a0712056261\
+    7463680a0208020a020804621c0a017912170a15080112110a07120562617463680a0208020a02080442040a00100f";
+
+fn write(folder: &TempDir, name: &str, digits: &str) {
+    let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("two hexadecimal digits");
+    let bytes: Vec<u8> = (0..digits.len()).step_by(2).map(byte).collect();
+    std::fs::write(folder.path().join(name), bytes).expect("written");
+}
+
+#[test]
+fn a_model_that_mixes_the_requests_of_a_batch_takes_one_at_a_time() {
+    let folder = folder(&[]);
+    write(&folder, "sum.onnx", SUM);
+    let told = succeed(&folder, &["import", "sum.onnx"]);
+    let why =
+        "it takes one request at a time: what it answers to a request depends on what else is in the batch";
+    assert!(told.contains(why), "{told}");
+    let manifest = read(&folder, "manifest.toml");
+    assert_eq!(manifest.matches("batch = false").count(), 2, "{manifest}");
+    assert!(succeed(&folder, &["check", "weir.toml"]).contains(": ok, 1 service(s)"));
+    // By hand it may be said otherwise, and is told.
+    let manifest = manifest.replace(", batch = false", "").replace("[1, 6]", "[\"N\", 6]");
+    let manifest = manifest.replace("N = 1", "N = \"batch\"");
+    std::fs::write(folder.path().join("manifest.toml"), manifest).expect("written");
+    let config = read(&folder, "weir.toml").replace("max-batch = 1", "max-batch = 4");
+    std::fs::write(folder.path().join("weir.toml"), config).expect("written");
+    let told = succeed(&folder, &["check", "weir.toml"]);
+    assert!(told.contains("depends on what else is in the batch (output `y`): say batch = false"), "{told}");
+}
+
+#[test]
+fn a_file_that_cannot_be_imported_keeps_none_of_the_others_out() {
+    let folder = folder(&[]);
+    std::fs::write(folder.path().join("a.onnx"), "no model").expect("written");
+    write(&folder, "b.onnx", TRAINED);
+    write(&folder, "c.onnx", SUM);
+    let output = run(&folder, &["import", "."]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("a.onnx: not an ONNX model"), "{}", stderr(&output));
+    assert!(read(&folder, "manifest.toml").contains("name = \"c\""));
+    assert!(succeed(&folder, &["check", "weir.toml"]).contains(": ok"));
+}
+
+#[test]
+fn of_more_models_than_services_the_first_are_configured() {
+    let folder = folder(&[]);
+    for number in 10..27 {
+        write(&folder, &format!("m{number}.onnx"), SUM);
+    }
+    let told = succeed(&folder, &["import", "."]);
+    assert!(told.contains("one daemon has 16 services at most; left out there: m26"), "{told}");
+    assert!(read(&folder, "weir.toml").contains("Left out: m26."));
+    assert!(succeed(&folder, &["check", "weir.toml"]).contains(": ok, 16 service(s)"));
+}
+
 #[test]
 fn a_check_refuses_what_this_machine_cannot_run() {
     let service = "[[service]]\nname = \"s\"\nengine = \"simulated\"\nsimulated = { times = [\"1ms\"] }\n\

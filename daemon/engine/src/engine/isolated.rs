@@ -20,7 +20,9 @@ use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use rt_core::Span;
 
-use super::{Buffers, Engine, EngineError, EngineKind, ModelSpec, RunMode, Runner, check_max_batch, gpu};
+use super::{
+    Backend, Buffers, Engine, EngineError, EngineKind, ModelSpec, RunMode, Runner, check_max_batch, gpu,
+};
 pub use child::engine_worker;
 use message::{Reply, Setup};
 use process::Process;
@@ -53,6 +55,8 @@ pub struct Place {
     pub core: Option<usize>,
     /// Real-time priority and locked memory, where permitted.
     pub realtime: bool,
+    /// Without what it would write on standard error: for a model that is only tried, its error and its end say enough.
+    pub quiet: bool,
     /// Once set, what waits for the process gives it up within 0.1 s.
     pub stop: Arc<AtomicBool>,
 }
@@ -69,6 +73,27 @@ pub fn longest_silence(bound: Span) -> Span {
 /// Those of [`super::load`] as the process tells them, and its loss while it loads.
 pub fn isolate(tasks: &[Task<'_>], place: &Place) -> Result<Vec<Box<dyn Runner>>, EngineError> {
     isolate_within(tasks, place, LOADING)
+}
+
+/// What [`super::run_on_zeros`] finds, in a process of its own.
+pub(crate) fn outputs_of_zeros(
+    backend: &Backend,
+    spec: &ModelSpec,
+    batch: usize,
+) -> Result<Vec<(String, Vec<usize>)>, EngineError> {
+    let engine = Engine::Real { backend, modes: None };
+    let place = Place { name: spec.name.clone(), quiet: true, ..Place::default() };
+    let task = Task { engine, spec, max_batch: batch, silence: Vec::new() };
+    let setup = Setup { zeros: true, ..Setup::new(&[task], &place) };
+    let (setup, memory) =
+        write_setup(&setup).and_then(|setup| Ok((setup, sealed_memory(1)?))).map_err(EngineError::Start)?;
+    let mut process =
+        Process::start(&place, visible_devices(&engine), &setup, &memory).map_err(EngineError::Start)?;
+    match process.receive(0, LOADING)? {
+        Reply::Outputs(found) => Ok(found),
+        Reply::Failed(text) => Err(EngineError::Told(text)),
+        Reply::Done | Reply::Ready(_) => Err(process.violation()),
+    }
 }
 
 fn isolate_within(
@@ -96,7 +121,7 @@ fn isolate_within(
         let modes = match reply {
             Reply::Ready(modes) if modes.len() == task.max_batch => modes,
             Reply::Failed(text) => return Err(EngineError::Told(text)),
-            Reply::Done | Reply::Ready(_) => return Err(lock(&process).violation()),
+            Reply::Done | Reply::Ready(_) | Reply::Outputs(_) => return Err(lock(&process).violation()),
         };
         let buffers = Buffers::shared(task.spec, task.max_batch, (&memory, offset));
         let buffers = buffers.map_err(EngineError::Start)?;
@@ -134,7 +159,7 @@ impl Runner for Isolated {
                 Ok(())
             }
             Reply::Failed(text) => Err(EngineError::Told(text)),
-            Reply::Ready(_) => Err(process.violation()),
+            Reply::Ready(_) | Reply::Outputs(_) => Err(process.violation()),
         }
     }
 

@@ -12,6 +12,7 @@ mod error;
 mod external;
 mod files;
 mod gpu;
+mod independence;
 mod isolated;
 mod kind;
 mod layout;
@@ -38,6 +39,8 @@ pub(crate) use external::locations as weights_elsewhere;
 pub(crate) use files::read_within;
 pub use files::{Files, read_verified, sha256_hex};
 pub use gpu::settle_cuda;
+pub use independence::mixed_output;
+pub(crate) use isolated::outputs_of_zeros;
 pub use isolated::{Place, Task, engine_worker, isolate, longest_silence};
 pub use kind::{EngineKind, Isolation, RunMode};
 pub use oip::answers_end;
@@ -228,7 +231,7 @@ pub fn prepare_each(backend: &Backend) -> Result<Vec<EngineError>, EngineError> 
 
 /// The types and shapes of the outputs of `batch` requests of zeros, as the engine finds them; nothing but their names is
 /// held against the manifest.
-pub(crate) fn run_on_zeros(
+fn run_on_zeros(
     backend: &Backend,
     spec: &ModelSpec,
     files: &mut Files,

@@ -201,8 +201,9 @@ fn shape<'a>(
                 }
                 Some(Dimension::Wrong) => fine = false,
                 None => {
+                    let key = toml_key(name);
                     let rule =
-                        format!("has no size: write dimensions = {{ {name} = … }}, a number or \"batch\"");
+                        format!("has no size: write dimensions = {{ {key} = … }}, a number or \"batch\"");
                     problems.add(size.span().start, format!("{field}: dynamic dimension `{name}` {rule}"));
                     fine = false;
                 }
@@ -274,6 +275,12 @@ fn element(data_type: DataType, value: &DeValue<'_>) -> Option<Vec<u8>> {
         DataType::I64 => i64::try_from(whole(value)?).ok()?.to_le_bytes().to_vec(),
         DataType::Bool => vec![u8::from(value.as_bool()?)],
     })
+}
+
+/// A name as a key of TOML: in quotes where it has to have them.
+fn toml_key(name: &str) -> String {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { format!("{name:?}") }
 }
 
 /// The bits of a number that binary16 holds as it is.

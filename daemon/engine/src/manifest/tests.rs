@@ -170,6 +170,7 @@ fn dimensions_are_fixed_and_the_batch_stands_anywhere() {
     assert_eq!(model.external[0].path, Path::new("/models/voice.data"));
     for (from, to, message) in [
         ("sequence = 512 }", "}", "input.shape: dynamic dimension `sequence` has no size: write dimensions"),
+        ("[\"N\", 1]", "[\"how many\", 1]", "has no size: write dimensions = { \"how many\" = … }"),
         ("sequence = 512 }", "sequence = 0 }", "dimensions.sequence: 1 to 2^24, or \"batch\", is needed"),
         ("sequence = 512 }", "sequence = 512, w = 3 }", "dimensions.w: no shape has this name"),
         ("[\"N\", 1]", "[\"N\", \"N\"]", "dynamic dimension `N` is the batch, which a tensor has once"),

@@ -11,10 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use weir::errors::whole;
 use weir_engine::inspect::inspect;
-use weir_engine::manifest::Manifest;
+use weir_engine::manifest::{Manifest, ManifestError};
 use weir_engine::{Backend, BatchAxis, EngineKind, prepare};
+use weir_oip::text::printable;
+use weir_os::notice;
 use weir_os::pipe::say;
+use weir_plan::config::MAX_SERVICES;
 
 use super::inspect::shape;
 use dimensions::{Fixes, Size};
@@ -61,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut taken: BTreeSet<String> =
         known.iter().flat_map(Manifest::models).map(|model| model.name.clone()).collect();
     let engines = engines(args.onnxruntime.as_deref());
-    let (mut drafts, mut text) = (Vec::new(), String::new());
+    let (mut drafts, mut text, mut refused) = (Vec::new(), String::new(), 0);
     for path in &files {
         if let Some(name) = listed(path) {
             say!("{}: is {name} in {} already, and left as it is", path.display(), out.display());
@@ -76,25 +80,56 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             Some(name) => name.clone(),
             None => free_name(path, &taken),
         };
-        let file = inspect(path, Backend::MAX_MODEL)?;
-        let draft = quietly(|| Draft::new(file, &name, &fixes, &engines))?;
+        let file = inspect(path, Backend::MAX_MODEL).with_context(|| path.display().to_string());
+        let drafted = file.and_then(|file| Draft::new(file, &name, &fixes, &engines));
+        let (draft, entry) = match drafted.and_then(|draft| with_entry(draft, &relative)) {
+            Ok(both) => both,
+            Err(error) if files.len() == 1 => return Err(error),
+            // One of many that cannot be imported keeps none of the others out.
+            Err(error) => {
+                notice::say(printable(&whole(&error)));
+                refused += 1;
+                continue;
+            }
+        };
         tell(&draft);
         taken.insert(name);
-        text += &format!("\n{}", entry::entry(&draft, &relative));
+        text += &format!("\n{entry}");
         drafts.push(draft);
     }
-    if drafts.is_empty() {
-        return Ok(ExitCode::SUCCESS);
+    let code = ExitCode::from(if refused > 0 { 2 } else { 0 });
+    if refused > 0 {
+        say!("{refused} of {} files cannot be imported", files.len());
+    } else if !drafts.is_empty() {
+        check_fixes(&fixes, &drafts)?;
     }
-    check_fixes(&fixes, &drafts)?;
+    if drafts.is_empty() {
+        return Ok(code);
+    }
     let head = "# The models that a configuration can name; see docs/manifest.md.\n";
-    let whole = format!("{}{text}", old.as_deref().unwrap_or(head));
-    Manifest::parse(&out, &whole).context("what was found makes no manifest")?;
-    append(&out, if old.is_some() { &text } else { &whole })?;
+    let manifest = format!("{}{text}", old.as_deref().unwrap_or(head));
+    Manifest::parse(&out, &manifest).context("what was found makes no manifest")?;
+    append(&out, if old.is_some() { &text } else { &manifest })?;
     let done = if old.is_some() { "added to" } else { "written to" };
     say!("{} model(s) {done} {}", drafts.len(), out.display());
     configure(&drafts, &out, &folder, args.onnxruntime.as_deref())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
+}
+
+/// The entry of a model whose file lies there from the manifest's folder.
+///
+/// # Errors
+/// What a manifest cannot say of a model, such as more tensors than it may list.
+fn with_entry(draft: Draft, relative: &Path) -> Result<(Draft, String)> {
+    let entry = entry::entry(&draft, relative);
+    match Manifest::parse(Path::new("manifest.toml"), &entry) {
+        Ok(_) => Ok((draft, entry)),
+        Err(ManifestError::Wrong { problems, .. }) => {
+            let problems: Vec<_> = problems.into_iter().map(|(_, text)| text).collect();
+            bail!("{}: {}", draft.file.path.display(), problems.join("; "))
+        }
+        Err(error) => Err(error).with_context(|| draft.file.path.display().to_string()),
+    }
 }
 
 /// Writes a configuration beside the manifest where there is none, and says how to go on.
@@ -110,6 +145,10 @@ fn configure(drafts: &[Draft], manifest: &Path, folder: &Path, onnxruntime: Opti
     let library = onnxruntime.map(std::path::absolute).transpose()?;
     append(&path, &entry::configuration(drafts, &name, library.as_deref()))?;
     say!("a configuration to begin with is in {}: say your deadline and constraints there", path.display());
+    if let Some(left_out) = drafts.get(MAX_SERVICES..).filter(|rest| !rest.is_empty()) {
+        let names: Vec<_> = left_out.iter().map(|draft| draft.spec.name.as_str()).collect();
+        say!("one daemon has {MAX_SERVICES} services at most; left out there: {}", names.join(", "));
+    }
     let path = path.display();
     say!("next: weir check {path} && weir profile {path} && weir plan {path}");
     Ok(())
@@ -175,23 +214,14 @@ fn engines(onnxruntime: Option<&Path>) -> Vec<Backend> {
     engines
 }
 
-/// Without what a panic prints: engines that panic at a model tell it as their error.
-fn quietly<T>(step: impl FnOnce() -> T) -> T {
-    let loud = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let done = step();
-    std::panic::set_hook(loud);
-    done
-}
-
 fn tell(draft: &Draft) {
     let (spec, file) = (&draft.spec, &draft.file);
     say!("{}: {} on {}", file.path.display(), spec.name, draft.engine);
     for input in &file.inputs {
-        say!("  input {}: {} {}", input.name, input.type_name, shape(input));
+        say!("  input {}: {} {}", printable(&input.name), input.type_name, shape(input));
     }
     for output in &spec.outputs {
-        say!("  output {}: {} {:?}", output.name, output.data_type, output.file_shape(1));
+        say!("  output {}: {} {:?}", printable(&output.name), output.data_type, output.file_shape(1));
     }
     for (name, size, given) in &draft.dimensions {
         let size = match size {
@@ -199,23 +229,25 @@ fn tell(draft: &Draft) {
             Size::Fixed(size) => size.to_string(),
         };
         let source = if *given { "as you say" } else { "a suggestion that runs; --fix says otherwise" };
-        say!("  dynamic dimension `{name}` is {size}: {source}");
+        say!("  dynamic dimension `{}` is {size}: {source}", printable(name));
     }
     for (input, output) in &draft.states {
+        let (input, output) = (printable(input), printable(output));
         say!(
             "  `{output}` is `{input}` of the stream's next request: a suggestion by their names; `state` says so in the manifest"
         );
     }
     if draft.singly {
-        say!("  it takes one request at a time");
+        let why = draft.why_singly.iter().map(|why| format!(": {}", printable(why)));
+        say!("  it takes one request at a time{}", why.collect::<String>());
     }
     for scalar in
         spec.inputs.iter().filter(|input| input.batch == BatchAxis::Nowhere && input.elements() == 1)
     {
-        let name = &scalar.name;
+        let name = printable(&scalar.name);
         say!("  `{name}` is one number: if it is the same in all requests, say it with --fix {name}=…");
     }
-    draft.remarks.iter().for_each(|remark| say!("  {remark}"));
+    draft.remarks.iter().for_each(|remark| say!("  {}", printable(remark)));
 }
 
 /// A name after the file's, as manifests have them, that is not taken.

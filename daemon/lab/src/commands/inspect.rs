@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use weir_engine::Backend;
 use weir_engine::inspect::{Dimension, OnnxFile, OnnxTensor, inspect, likely_states};
+use weir_oip::text::printable;
 use weir_os::pipe::say;
 
 /// Operators that are shown to people.
@@ -43,7 +44,7 @@ pub(super) fn shape(tensor: &OnnxTensor) -> String {
     let Some(shape) = &tensor.shape else { return "of any shape".to_owned() };
     let dimension = |dimension: &Dimension| match dimension {
         Dimension::Fixed(size) => size.to_string(),
-        Dimension::Dynamic(name) => name.clone().unwrap_or_else(|| "?".to_owned()),
+        Dimension::Dynamic(name) => name.as_deref().map_or_else(|| "?".to_owned(), printable),
     };
     format!("[{}]", shape.iter().map(dimension).collect::<Vec<_>>().join(", "))
 }
@@ -53,8 +54,9 @@ fn show(file: &OnnxFile) {
         "" | "ai.onnx" => format!("opset {version}"),
         other => format!("{other} {version}"),
     });
-    let opsets = opsets.collect::<Vec<_>>().join(", ");
-    let by = if file.producer.is_empty() { String::new() } else { format!(", by {}", file.producer) };
+    let opsets = printable(&opsets.collect::<Vec<_>>().join(", "));
+    let by =
+        if file.producer.is_empty() { String::new() } else { format!(", by {}", printable(&file.producer)) };
     say!("{}: {} bytes, {} parameters, {opsets}{by}", file.path.display(), file.bytes, file.parameters);
     say!("  sha256     {}", file.sha256);
     for (side, tensors) in [("input", &file.inputs), ("output", &file.outputs)] {
@@ -64,21 +66,23 @@ fn show(file: &OnnxFile) {
             } else {
                 ", a type that Weir does not serve"
             };
-            say!("  {side:<10} {}: {} {}{served}", tensor.name, tensor.type_name, shape(tensor));
+            let name = printable(&tensor.name);
+            say!("  {side:<10} {name}: {} {}{served}", tensor.type_name, shape(tensor));
         }
     }
     for (input, output) in likely_states(file) {
+        let (input, output) = (printable(&input), printable(&output));
         say!("  state      by their names, {output} may be {input} of the next request of a stream");
     }
     for (weights, bytes) in &file.external {
-        say!("  weights    {}: {bytes} bytes, sha256 {}", weights.location, weights.sha256);
+        say!("  weights    {}: {bytes} bytes, sha256 {}", printable(&weights.location), weights.sha256);
     }
     let mut operators: Vec<_> = file.operators.iter().collect();
     operators.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), name.as_str()));
     let shown: Vec<_> = operators.iter().take(SHOWN).map(|(name, count)| format!("{name} {count}")).collect();
     let more = operators.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    say!("  operators  {}{more}", shown.join(", "));
+    say!("  operators  {}{more}", printable(&shown.join(", ")));
     let dynamic = file.inputs.iter().flat_map(|input| input.shape.iter().flatten());
     if dynamic.into_iter().any(|dimension| matches!(dimension, Dimension::Dynamic(_))) {
         say!("  dynamic dimensions need a size: weir import {} suggests one for each", file.path.display());

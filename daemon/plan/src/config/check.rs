@@ -19,6 +19,9 @@ use super::{Allowed, Config, DaemonConfig, raw};
 /// The longest REGISTERED, of 16 tensors a side with the longest names, takes 9.5 KB.
 const MIN_FRAME: u64 = 16 << 10;
 
+/// The most services of a configuration.
+pub const MAX_SERVICES: usize = 16;
+
 /// The value of a field that is not there.
 pub(super) const ABSENT: &str = "(absent)";
 
@@ -71,7 +74,7 @@ impl<'a> Check<'a> {
         let devices = self.devices(raw.device);
         let placement = raw.placement.map(|raw| self.placement(raw, daemon.as_ref().ok())).transpose();
         let count = (raw.service.len() + raw.pipeline.len()) as u64;
-        let count = self.number("service (how many, with those of pipeline)", count, 1, 16);
+        let count = self.number("service (how many, with those of pipeline)", count, 1, MAX_SERVICES as u64);
         let mut names = HashSet::new();
         let beside = (devices.as_deref().ok(), daemon.as_ref().ok());
         let services = all(raw.service.into_iter().enumerate().map(|(i, service)| {

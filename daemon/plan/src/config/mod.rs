@@ -26,7 +26,7 @@ use rt_core::{
 use weir_engine::manifest::{Problems, lines};
 use weir_engine::{Backend, EngineKind, Isolation};
 
-pub use check::is_name;
+pub use check::{MAX_SERVICES, is_name};
 pub use classes::RequestClass;
 pub use controller::{ControllerConfig, Estimator};
 pub use device::{DeviceConfig, ShareConfig};

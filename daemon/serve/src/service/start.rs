@@ -219,5 +219,5 @@ pub(super) fn place(plan: &ServicePlan, id: WorkerId, realtime: bool, stop: &Arc
     let (runs, own) = plan.on_worker(id);
     let cores = &runs.config.cores;
     let core = (!cores.is_empty()).then(|| cores[own % cores.len()]);
-    Place { name: format!("{}/{id}", plan.config.name), core, realtime, stop: Arc::clone(stop) }
+    Place { name: format!("{}/{id}", plan.config.name), core, realtime, quiet: false, stop: Arc::clone(stop) }
 }

@@ -158,7 +158,7 @@ pub(crate) fn random_f32(seed: u64, count: usize) -> Vec<f32> {
 }
 
 /// Writes `onnx` to a file and declares it as f32 [2] → f32 [2].
-pub(super) fn toy_file(dir: &TempDir, onnx: &[u8]) -> ModelSpec {
+pub(crate) fn toy_file(dir: &TempDir, onnx: &[u8]) -> ModelSpec {
     let path = dir.path().join("toy.onnx");
     std::fs::write(&path, onnx).unwrap();
     ModelSpec { path, sha256: sha256_hex(onnx), ..toy_spec(2, 2) }

@@ -16,7 +16,7 @@ use nix::unistd::dup2_stdin;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::message::{COMMAND, Command, MAX_SETUP, Reply, Setup};
-use crate::engine::{Buffers, Engine, EngineError, Files, ModelSpec, Runner, load_into};
+use crate::engine::{Buffers, Engine, EngineError, Files, ModelSpec, Runner, load_into, run_on_zeros};
 use weir_os::notice;
 use weir_os::realtime::{self, Role};
 
@@ -55,6 +55,18 @@ pub(super) fn serve(
     realtime::told_already();
     realtime::enter(Role::Worker, setup.core, false);
     let mut packet = Vec::new();
+    if setup.zeros {
+        for (index, model) in setup.models.iter().enumerate() {
+            let Engine::Real { backend, .. } = model.engine() else { bail!("nothing computes") };
+            match run_on_zeros(backend, &model.spec(), &mut Files::default(), model.max_batch) {
+                Ok(found) => Reply::Outputs(found),
+                Err(error) => Reply::Failed(error.to_string()),
+            }
+            .encode(index as u32, &mut packet);
+            answer(&socket, &packet)?;
+        }
+        return Ok(());
+    }
     let mut offset = 0;
     let mut runners = Vec::new();
     for (index, model) in setup.models.iter().enumerate() {

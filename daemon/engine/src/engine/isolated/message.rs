@@ -29,6 +29,8 @@ const HEAD: usize = 5;
 pub(super) struct Setup {
     pub(super) core: Option<usize>,
     pub(super) realtime: bool,
+    /// Whether the models are run on zeros and their outputs told, and that is all.
+    pub(super) zeros: bool,
     pub(super) models: Vec<Model>,
 }
 
@@ -72,7 +74,8 @@ impl Setup {
             },
             max_batch: task.max_batch,
         };
-        Self { core: place.core, realtime: place.realtime, models: tasks.iter().map(model).collect() }
+        let models = tasks.iter().map(model).collect();
+        Self { core: place.core, realtime: place.realtime, zeros: false, models }
     }
 }
 
@@ -139,6 +142,8 @@ pub(super) enum Reply {
     Failed(String),
     /// The model is loaded; how batches of 1, 2, … are run.
     Ready(Vec<RunMode>),
+    /// The type and the shape of each output of a batch of zeros.
+    Outputs(Vec<(String, Vec<usize>)>),
 }
 
 impl Reply {
@@ -156,6 +161,16 @@ impl Reply {
                 packet.push(2);
                 packet.extend(modes.iter().map(|mode| *mode as u8));
             }
+            Self::Outputs(found) => match serde_json::to_vec(found) {
+                Ok(text) if text.len() <= MAX_TEXT => {
+                    packet.push(3);
+                    packet.extend(text);
+                }
+                _ => {
+                    Self::Failed(format!("its {} outputs are too many", found.len()))
+                        .encode(sequence, packet);
+                }
+            },
         }
     }
 
@@ -170,6 +185,11 @@ impl Reply {
             (1, text) => Some(Self::Failed(printable(text))),
             (2, modes) if modes.len() <= MAX_BATCH => {
                 modes.iter().map(|code| mode(*code)).collect::<Option<_>>().map(Self::Ready)
+            }
+            (3, text) => {
+                let mut found: Vec<(String, Vec<usize>)> = serde_json::from_slice(text).ok()?;
+                found.iter_mut().for_each(|(name, _)| *name = printable(name.as_bytes()));
+                Some(Self::Outputs(found))
             }
             _ => None,
         }
@@ -187,8 +207,6 @@ fn printable(text: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -200,6 +218,8 @@ mod tests {
             Just(Reply::Done),
             "[ -~]{0,1024}".prop_map(Reply::Failed),
             prop::collection::vec(mode, 0..=MAX_BATCH).prop_map(Reply::Ready),
+            prop::collection::vec(("[a-z0-9]{1,8}", prop::collection::vec(0usize..10_000, 0..8)), 0..16)
+                .prop_map(Reply::Outputs),
         ]
     }
 
@@ -231,6 +251,7 @@ mod tests {
                     prop_assert!(modes.len() <= MAX_BATCH);
                     prop_assert!(modes.iter().zip(&packet[HEAD..]).all(|(mode, byte)| *mode as u8 == *byte));
                 }
+                Some(Reply::Outputs(found)) => prop_assert!(found.len() <= MAX_TEXT),
                 Some(Reply::Done) => prop_assert_eq!(packet.len(), HEAD),
                 None => {}
             }
@@ -243,7 +264,7 @@ mod tests {
             prop::collection::vec(0u8..4, 0..2 * MAX_BATCH),
             prop::collection::vec(any::<u8>(), 0..2 * MAX_REPLY),
         ];
-        let code = prop_oneof![9 => 0u8..4, 1 => any::<u8>()];
+        let code = prop_oneof![9 => 0u8..5, 1 => any::<u8>()];
         (any::<[u8; 4]>(), code, body).prop_map(|(number, code, body)| [&number[..], &[code], &body].concat())
     }
 
@@ -266,8 +287,7 @@ mod tests {
         let task = |engine| Task { engine, spec: &spec, max_batch: 2, silence: Vec::new() };
         let real = Engine::Real { backend: &Backend::TRACT, modes: Some(&modes) };
         let tasks = [task(real), task(Engine::Simulated { times: &TIMES })];
-        let place =
-            Place { name: "digits/0".to_owned(), core: Some(1), realtime: true, stop: Arc::default() };
+        let place = Place { name: "digits/0".to_owned(), core: Some(1), realtime: true, ..Place::default() };
         let setup = Setup::new(&tasks, &place);
         let text = serde_json::to_string(&setup).expect("JSON");
         let read: Setup = serde_json::from_str(&text).expect("the same");

@@ -60,6 +60,7 @@ impl Process {
         let child = super::child::command(&place.name)
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
+            .stderr(if place.quiet { Stdio::null() } else { Stdio::inherit() })
             .envs(devices.map(|devices| ("CUDA_VISIBLE_DEVICES", devices)))
             // Signals of a terminal are for the daemon, which lets the batch in flight end first.
             .process_group(0)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use weir_engine::inspect::{Dimension, OnnxFile, OnnxTensor};
+use weir_oip::text::printable;
 
 /// What a dynamic dimension is made to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +48,11 @@ pub(super) fn open(file: &OnnxFile, fixes: &Fixes) -> Result<(Vec<Open>, Vec<Vec
     let (mut all, mut shapes) = (Vec::<Open>::new(), Vec::new());
     for input in &file.inputs {
         let shape = input.shape.as_ref().with_context(|| {
-            format!("{}: input `{}` may have any number of dimensions", file.path.display(), input.name)
+            format!(
+                "{}: input `{}` may have any number of dimensions",
+                file.path.display(),
+                printable(&input.name)
+            )
         })?;
         let mut parts = Vec::new();
         for (place, dimension) in shape.iter().enumerate() {

@@ -1,13 +1,18 @@
 //! From an ONNX file to what a manifest says of it: sizes are settled by trying them, shapes of outputs by looking.
 
 use anyhow::{Context, Result, bail};
+use rt_core::Span;
 use weir_engine::inspect::{OnnxFile, likely_states, outputs};
 use weir_engine::{
-    Backend, BatchAxis, Constant, DataType, Engine, EngineError, EngineKind, ModelSpec, RunMode, TensorSpec,
-    load,
+    Backend, BatchAxis, Constant, DataType, Engine, EngineError, EngineKind, ModelSpec, Place, RunMode,
+    Runner, Task, TensorSpec, isolate, mixed_output,
 };
+use weir_oip::text::printable;
 
 use super::dimensions::{Fixes, Open, Part, Size, combinations, open};
+
+/// A batch that takes longer is given up.
+const PATIENCE: Span = Span::from_millis(600_000);
 
 /// A model that some engine loads, with all that its entry in a manifest says.
 pub(super) struct Draft {
@@ -23,6 +28,8 @@ pub(super) struct Draft {
     pub(super) engine: EngineKind,
     /// Whether requests are run one by one.
     pub(super) singly: bool,
+    /// Why, where its file would have it otherwise.
+    pub(super) why_singly: Option<String>,
     /// Inputs that are likely to be what an output was for the stream's request before, with these outputs.
     pub(super) states: Vec<(String, String)>,
     /// What else the user should know, a sentence each.
@@ -39,7 +46,10 @@ impl Draft {
         for tensor in file.inputs.iter().chain(&file.outputs) {
             if tensor.data_type().is_none() && tensor.type_name != "unknown" {
                 let (all, found) = (DataType::ALL.map(|t| t.to_string()).join(", "), &tensor.type_name);
-                bail!("{path}: `{}` is of type {found}, which Weir does not serve, only {all}", tensor.name);
+                bail!(
+                    "{path}: `{}` is of type {found}, which Weir does not serve, only {all}",
+                    printable(&tensor.name)
+                );
             }
         }
         let (open, shapes) = open(&file, fixes)?;
@@ -65,6 +75,7 @@ impl Draft {
             values,
             engine: EngineKind::Tract,
             singly: true,
+            why_singly: None,
             states: Vec::new(),
             remarks: Vec::new(),
         };
@@ -81,14 +92,17 @@ impl Draft {
         for sizes in combinations(open) {
             self.set_inputs(&sizes)?;
             // Whoever is quickest to say no comes last in the order of preference.
+            let mut refused = Vec::new();
             for backend in engines.iter().rev() {
                 match outputs(backend, &self.spec, 1) {
                     Ok(found) => {
+                        self.remarks = refused;
                         self.dimensions =
                             open.iter().zip(&sizes).map(|(o, s)| (o.name.clone(), *s, o.given)).collect();
-                        return self.set_outputs(backend, &sizes, found);
+                        return self.set_outputs(backend, found);
                     }
                     Err(error) => {
+                        refused.push(format!("{} does not run it: {error}", backend.kind));
                         tried.get_or_insert_with(|| (described(open, &sizes), backend.kind, error));
                     }
                 }
@@ -96,7 +110,9 @@ impl Draft {
         }
         let path = self.file.path.display();
         let Some((sizes, engine, error)) = tried else { bail!("{path}: nothing could be tried") };
-        let say = match open.iter().any(|open| !open.given) {
+        let guessed =
+            |open: &Open| !open.given && open.options.iter().any(|size| matches!(size, Size::Fixed(_)));
+        let say = match open.iter().any(guessed) {
             true => "; say the sizes of its dynamic dimensions, --fix NAME=SIZE,…",
             false => "",
         };
@@ -125,7 +141,13 @@ impl Draft {
                     Part::Open(at) => match sizes[*at] {
                         Size::Fixed(size) => fixed.push(size),
                         Size::Batch if axis == BatchAxis::Nowhere => axis = BatchAxis::At(place),
-                        Size::Batch => bail!("input `{}`: the batch is two of its dimensions", input.name),
+                        Size::Batch => {
+                            let path = self.file.path.display();
+                            bail!(
+                                "{path}: input `{}`: the batch is two of its dimensions",
+                                printable(&input.name)
+                            )
+                        }
                     },
                 }
             }
@@ -157,12 +179,7 @@ impl Draft {
     }
 
     /// The outputs as they were found for one request, and their batch by what two requests give.
-    fn set_outputs(
-        &mut self,
-        backend: &Backend,
-        sizes: &[Size],
-        one: Vec<(String, Vec<usize>)>,
-    ) -> Result<()> {
+    fn set_outputs(&mut self, backend: &Backend, one: Vec<(String, Vec<usize>)>) -> Result<()> {
         let batched = self.spec.inputs.iter().all(|input| matches!(input.batch, BatchAxis::At(_)));
         let front = self.spec.inputs.iter().all(|input| input.batch == BatchAxis::Front);
         let in_front = one.iter().all(|(_, shape)| shape.first() == Some(&1));
@@ -177,7 +194,7 @@ impl Draft {
             }
             None if front && in_front => vec![BatchAxis::Front; one.len()],
             None => {
-                self.one_by_one(sizes);
+                self.one_by_one();
                 vec![BatchAxis::Nowhere; one.len()]
             }
         };
@@ -191,14 +208,14 @@ impl Draft {
                 bail!(
                     "{}: `{}` is of type {type_name}, which Weir does not serve",
                     self.file.path.display(),
-                    output.name
+                    printable(&output.name)
                 )
             };
             if shape.contains(&0) {
                 bail!(
                     "{}: output `{}` has shape {shape:?} for zeros: what depends on values has no size to promise",
                     self.file.path.display(),
-                    output.name
+                    printable(&output.name)
                 );
             }
             (output.data_type, output.shape, output.batch) = (data_type, shape, batch);
@@ -207,29 +224,38 @@ impl Draft {
     }
 
     /// Gives all tensors the shapes that the file has for one request.
-    fn one_by_one(&mut self, sizes: &[Size]) {
-        for tensor in &mut self.spec.inputs {
+    fn one_by_one(&mut self) {
+        self.singly = true;
+        for tensor in self.spec.inputs.iter_mut().chain(&mut self.spec.outputs) {
             if tensor.batch != BatchAxis::Nowhere {
                 (tensor.shape, tensor.batch) = (tensor.file_shape(1), BatchAxis::Nowhere);
             }
         }
-        if sizes.contains(&Size::Batch) {
-            for (_, size, _) in &mut self.dimensions {
-                if *size == Size::Batch {
-                    *size = Size::Fixed(1);
-                }
+        for (_, size, _) in &mut self.dimensions {
+            if *size == Size::Batch {
+                *size = Size::Fixed(1);
             }
         }
     }
 
-    /// Takes the first engine that loads what was found.
+    /// Takes the first engine that loads what was found, and lets it have batches if each request is answered by itself there.
     fn choose_engine(&mut self, engines: &[Backend]) -> Result<()> {
-        let batch = if self.singly { 1 } else { 2 };
-        let modes = [RunMode::Batched; 2];
         let mut refused: Option<(EngineKind, EngineError)> = None;
         for backend in engines {
-            match load(Engine::Real { backend, modes: Some(&modes) }, &self.spec, batch) {
-                Ok(_) => {
+            match self.load(backend) {
+                Ok(mut runner) => {
+                    if !self.singly {
+                        self.why_singly = match mixed_output(&mut *runner, &self.spec) {
+                            Ok(output) => output.map(|output| {
+                                format!("what it answers to a request depends on what else is in the batch (output `{output}`)")
+                            }),
+                            Err(error) => Some(format!("no batch of made-up requests can be looked at: {error}")),
+                        };
+                        if self.why_singly.is_some() {
+                            self.one_by_one();
+                            return self.choose_engine(engines);
+                        }
+                    }
                     self.engine = backend.kind;
                     if let Some((engine, error)) = refused {
                         self.remarks.push(format!("{engine} does not run it: {error}"));
@@ -241,9 +267,20 @@ impl Draft {
         }
         let path = self.file.path.display();
         match refused {
-            Some((_, error)) => Err(error).with_context(|| format!("{path}: no engine loads it")),
+            Some((engine, error)) => Err(error).with_context(|| format!("{path}: does not load on {engine}")),
             None => bail!("{path}: there is no engine"),
         }
+    }
+
+    /// Loads what was found, in a process of its own: what it does to that must not end this one.
+    fn load(&self, backend: &Backend) -> Result<Box<dyn Runner>, EngineError> {
+        let modes = [RunMode::Batched; 3];
+        let max_batch = if self.singly { 1 } else { modes.len() };
+        let engine = Engine::Real { backend, modes: Some(&modes) };
+        let task = Task { engine, spec: &self.spec, max_batch, silence: vec![PATIENCE] };
+        let place = Place { name: self.spec.name.clone(), quiet: true, ..Place::default() };
+        let lost = || EngineError::process_lost("it has loaded nothing");
+        isolate(&[task], &place)?.pop().ok_or_else(lost)
     }
 }
 
@@ -282,7 +319,7 @@ fn described(open: &[Open], sizes: &[Size]) -> String {
         Size::Fixed(size) => format!("{} = {size}", open.name),
     });
     let shown: Vec<_> = shown.collect();
-    if shown.is_empty() { String::new() } else { format!(" with {}", shown.join(", ")) }
+    if shown.is_empty() { String::new() } else { format!(" with {}", printable(&shown.join(", "))) }
 }
 
 #[cfg(test)]

@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use weir_client::wire::{DEFAULT_MAX_FRAME, RESULT_HEAD_LEN};
+use weir_engine::inspect::{Dimension, OnnxTensor};
 use weir_engine::{BatchAxis, Constant, EngineKind, TensorSpec, packed_len};
+use weir_oip::text::{is_printable, printable};
+use weir_plan::config::MAX_SERVICES;
 
 use super::dimensions::{Part, Size};
 use super::draft::Draft;
@@ -24,6 +27,9 @@ pub(super) fn entry(draft: &Draft, file: &Path) -> String {
         });
         let _ = write!(text, "external = [\n{}]\n", files.collect::<String>());
     }
+    if let Some(why) = &draft.why_singly {
+        text += &format!("# One request at a time: {}.\n", printable(why));
+    }
     text += &dimensions(draft);
     let inputs = draft.file.inputs.iter().zip(&draft.shapes).map(|(input, parts)| {
         let constant = spec.constants.iter().find(|constant| constant.tensor.name == input.name);
@@ -38,8 +44,8 @@ pub(super) fn entry(draft: &Draft, file: &Path) -> String {
     });
     text += &side("input", inputs.collect());
     let batch = draft.dimensions.iter().find(|(_, size, _)| *size == Size::Batch);
-    let outputs = spec.outputs.iter().map(|tensor| {
-        let mut shape: Vec<_> = tensor.shape.iter().map(usize::to_string).collect();
+    let outputs = spec.outputs.iter().zip(&draft.file.outputs).map(|(tensor, output)| {
+        let mut shape = output_shape(&draft.dimensions, tensor, output);
         if let (BatchAxis::At(place), Some((name, ..))) = (tensor.batch, batch) {
             shape.insert(place, quoted(name));
         }
@@ -86,9 +92,15 @@ pub(super) fn configuration(drafts: &[Draft], manifest: &str, onnxruntime: Optio
             4 * answer
         );
     }
-    for draft in drafts {
+    let served = drafts.len().min(MAX_SERVICES);
+    for draft in &drafts[..served] {
         text += "\n";
         text += &service(draft);
+    }
+    if served < drafts.len() {
+        let left_out: Vec<_> = drafts[served..].iter().map(|draft| draft.spec.name.as_str()).collect();
+        let left_out = left_out.join(", ");
+        let _ = write!(text, "\n# One daemon has {MAX_SERVICES} services at most. Left out: {left_out}.\n");
     }
     text
 }
@@ -132,7 +144,7 @@ fn dimensions(draft: &Draft) -> String {
         true => String::new(),
         false => format!(
             "# The file leaves open, and these run: change what you want otherwise ({}).\n",
-            suggested.join(", ")
+            printable(&suggested.join(", "))
         ),
     };
     format!("{remark}dimensions = {{ {} }}\n", all.collect::<Vec<_>>().join(", "))
@@ -148,6 +160,31 @@ fn input_shape(draft: &Draft, tensor: &TensorSpec, parts: &[Part]) -> Vec<String
         Part::Open(at) => quoted(&draft.dimensions[*at].0),
     };
     parts.iter().map(part).collect()
+}
+
+/// An output's shape without the batch: by the names that its file has for it, where these are dimensions of the inputs and as long.
+fn output_shape(
+    dimensions: &[(String, Size, bool)],
+    tensor: &TensorSpec,
+    output: &OnnxTensor,
+) -> Vec<String> {
+    let mut named = output.shape.clone().unwrap_or_default();
+    if let Some(place) = tensor.batch.place().filter(|&place| place < named.len()) {
+        named.remove(place);
+    }
+    // Exporters may err.
+    if named.len() != tensor.shape.len() {
+        named.clear();
+    }
+    let part = |(place, &size): (usize, &usize)| match named.get(place) {
+        Some(Dimension::Dynamic(Some(name)))
+            if dimensions.iter().any(|(known, is, _)| known == name && *is == Size::Fixed(size)) =>
+        {
+            quoted(name)
+        }
+        _ => size.to_string(),
+    };
+    tensor.shape.iter().enumerate().map(part).collect()
 }
 
 fn tensor_text(
@@ -179,13 +216,61 @@ fn side(name: &str, tensors: Vec<String>) -> String {
     }
 }
 
-/// A TOML string.
+/// A TOML string on one line, which a terminal shows as it is.
 fn quoted(text: &str) -> String {
-    toml::Value::from(text).to_string()
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if is_printable(c) => quoted.push(c),
+            c => {
+                let _ = write!(quoted, "\\U{:08x}", u32::from(c));
+            }
+        }
+    }
+    quoted + "\""
 }
 
 /// A TOML key, bare where it can be.
 fn key(name: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !name.is_empty() && name.chars().all(bare) { name.to_owned() } else { quoted(name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_has_the_names_of_the_dimensions_that_it_shares_with_inputs() {
+        let named = |names: &[&str]| {
+            let dimension = |name: &&str| match name.parse() {
+                Ok(size) => Dimension::Fixed(size),
+                Err(_) => Dimension::Dynamic(Some((*name).to_owned())),
+            };
+            let shape = Some(names.iter().map(dimension).collect());
+            OnnxTensor { name: "mask".to_owned(), type_name: "f32".to_owned(), shape }
+        };
+        let sizes = [("n", Size::Batch), ("height", Size::Fixed(64)), ("width", Size::Fixed(48))];
+        let sizes: Vec<_> = sizes.map(|(name, size)| (name.to_owned(), size, false)).into();
+        let tensor = TensorSpec {
+            batch: BatchAxis::At(0),
+            ..TensorSpec::new("mask", weir_engine::DataType::F32, &[4, 64, 48])
+        };
+        let shape = |names: &[&str]| output_shape(&sizes, &tensor, &named(names)).join(", ");
+        assert_eq!(shape(&["n", "4", "height", "width"]), "4, \"height\", \"width\"");
+        // Names of something else, and of other sizes than these are.
+        assert_eq!(shape(&["n", "4", "h", "height"]), "4, 64, 48");
+        assert_eq!(shape(&["n", "height"]), "4, 64, 48");
+    }
+
+    #[test]
+    fn any_name_is_one_line_of_toml() {
+        for name in ["x", "in put/ä:0", "a\"b\\c", "x\n\u{1b}[31m", "\0\u{7f}\u{202e}", "'", ""] {
+            let line = format!("{} = {}", key(name), quoted(name));
+            assert!(line.chars().all(is_printable), "{line:?}");
+            let table: toml::Table = line.parse().unwrap();
+            assert_eq!(table.get(name).and_then(toml::Value::as_str), Some(name), "{line}");
+        }
+    }
 }
