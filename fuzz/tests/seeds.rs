@@ -1,6 +1,7 @@
 //! Every target on its seeds, on seeds with a few bytes changed, and on noise: all of them on any machine.
 
 use std::path::Path;
+use std::process::Command;
 
 use planner::{Certificate, Problem, Question, certify_shared};
 use proptest::prelude::*;
@@ -113,6 +114,35 @@ fn what_was_found_once_stays_fixed() {
     for seed in seeds("answer") {
         answer(&seed);
     }
+}
+
+/// All that fuzzing found to differ from all else, of each target that a client or a remote server feeds.
+#[test]
+fn what_fuzzing_kept_holds() {
+    type Target = fn(&[u8]);
+    let targets: [(&str, Target); 6] = [
+        ("client_frames", |data| _ = client_frames(data)),
+        ("daemon_frames", |data| _ = daemon_frames(data)),
+        ("http_call", |data| _ = http_call(data)),
+        ("http_answer", |data| _ = http_answer(data)),
+        ("grpc_call", |data| _ = grpc_call(data)),
+        ("grpc_answer", |data| _ = grpc_answer(data)),
+    ];
+    for (of, target) in targets {
+        let inputs = kept(of);
+        assert!(inputs.len() > 100, "{of}: {}", inputs.len());
+        inputs.iter().for_each(|input| target(input));
+    }
+}
+
+/// The corpus of a target.
+fn kept(of: &str) -> Vec<Vec<u8>> {
+    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpora").join(of).with_extension("tar.gz");
+    let folder = tempfile::tempdir().expect("a folder");
+    let unpacked = Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(folder.path()).status();
+    assert!(unpacked.expect("tar runs").success(), "{}", archive.display());
+    let files = folder.path().read_dir().expect("a folder").map(|file| file.expect("a file").path());
+    files.map(|file| std::fs::read(file).expect("a file")).collect()
 }
 
 /// Of one of the seeds, with some bytes replaced, dropped or doubled.
