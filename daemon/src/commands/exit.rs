@@ -67,6 +67,7 @@ fn is_refusal(error: &Error) -> bool {
             || cause.is::<VerifyError>()
             || cause.is::<Mismatch>()
             || cause.is::<weir_client::Refusal>()
+            || matches!(cause.downcast_ref(), Some(weir_client::Error::Refused(_)))
     })
 }
 
@@ -102,5 +103,14 @@ mod tests {
         let missing = PlanError::Batch { service: "t".to_owned(), batch: 2, profiled: 1 };
         assert!(is_refusal(&Error::from(PlanError::Several(vec![deadline(), stalls]))));
         assert!(!is_refusal(&Error::from(PlanError::Several(vec![deadline(), missing]))));
+    }
+
+    #[test]
+    fn what_the_daemon_does_not_grant_is_an_answer_and_no_daemon_is_none() {
+        let (code, text) = (weir_client::RefusalCode::NotAdmissible, "too much".to_owned());
+        let refused = weir_client::Error::Refused(weir_client::Refusal { code, text });
+        assert!(is_refusal(&Error::from(refused.clone())));
+        assert!(is_refusal(&Error::from(refused).context("stream cam")));
+        assert!(!is_refusal(&Error::from(weir_client::Error::Closed)));
     }
 }

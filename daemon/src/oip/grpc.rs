@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use hyper::Request;
+use hyper::HeaderMap;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -13,7 +14,7 @@ use tonic::body::Body;
 use tonic::codegen::Service as _;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataMap;
-use tonic::{Response, Status};
+use tonic::{Code, Response, Status};
 use tonic_reflection::server::Builder;
 use weir_oip::Refused;
 use weir_oip::grpc::inference::grpc_inference_service_server::{
@@ -57,9 +58,17 @@ pub(super) async fn converse(
             if request.uri().path().starts_with("/grpc.reflection.") {
                 reflect(&own.desk, &own.caller, request).await
             } else {
-                let lasts = request.uri().path() == CALLS_IN_A_STREAM;
-                // Of any other path it says that nothing is there.
-                inference.call(request.map(|body| Timed::new(body, lasts))).await
+                let path = request.uri().path().to_owned();
+                let lasts = path == CALLS_IN_A_STREAM;
+                let answer = inference.call(request.map(|body| Timed::new(body, lasts))).await;
+                // Of what it does not have it says so without a word.
+                let is_bare = |head: &HeaderMap| head.contains_key("grpc-status") && !head.contains_key("grpc-message");
+                answer.map(|answer| match Status::from_header_map(answer.headers()) {
+                    Some(status) if status.code() == Code::Unimplemented && is_bare(answer.headers()) => {
+                        Status::unimplemented(format!("{path} is not supported here")).into_http()
+                    }
+                    _ => answer,
+                })
             }
         }
     });
