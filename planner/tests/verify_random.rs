@@ -183,7 +183,8 @@ proptest! {
         let mut claim = certify(&parsed);
         claim.admissible = false;
         claim.reason = Some("as a test".to_owned());
-        let stream = parsed.streams[0].0.clone();
+        // One that sends.
+        let stream = arrivals[0].1.clone();
         claim.refutation = Some(Refutation { shows: Shows::Violation, stream, arrivals });
         prop_assert_eq!(check(&claim).err().map(|e| e.field), soon);
     }

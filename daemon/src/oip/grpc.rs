@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use hyper::Request;
 use hyper::HeaderMap;
+use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -62,7 +62,8 @@ pub(super) async fn converse(
                 let lasts = path == CALLS_IN_A_STREAM;
                 let answer = inference.call(request.map(|body| Timed::new(body, lasts))).await;
                 // Of what it does not have it says so without a word.
-                let is_bare = |head: &HeaderMap| head.contains_key("grpc-status") && !head.contains_key("grpc-message");
+                let is_bare =
+                    |head: &HeaderMap| head.contains_key("grpc-status") && !head.contains_key("grpc-message");
                 answer.map(|answer| match Status::from_header_map(answer.headers()) {
                     Some(status) if status.code() == Code::Unimplemented && is_bare(answer.headers()) => {
                         Status::unimplemented(format!("{path} is not supported here")).into_http()
