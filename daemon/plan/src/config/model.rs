@@ -183,7 +183,7 @@ impl Check<'_> {
         };
         if let Some(path) = weights.filter(|_| !matches!(select, Select::Learned(_) | Select::Auto(_))) {
             let reason = "only with select = \"learned\" or \"auto\"; remove it";
-            return Err(refuse("weights", &path.display().to_string(), reason));
+            return Err(refuse("weights", &format!("{:?}", path.display()), reason));
         }
         Ok((model, select))
     }
