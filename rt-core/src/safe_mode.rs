@@ -349,10 +349,12 @@ impl SafeMode {
     fn leave(&mut self, now: Instant, index: usize) {
         let before = self.levels[index].alarm;
         // What a further warning was told in place of stands on.
-        let fallen = self.fallen.filter(|_| index == WARNING);
-        let stood =
-            |fallen: Alarm| before.filter(|b| (b.cause, b.evidence) == (fallen.cause, fallen.evidence));
-        let alarm = fallen.map(|fallen| stood(fallen).unwrap_or(Alarm { entered: now, ..fallen }));
+        let alarm = match (self.fallen.filter(|_| index == WARNING), before) {
+            (Some(fallen), Some(before)) if before == (Alarm { entered: before.entered, ..fallen }) => {
+                Some(before)
+            }
+            (fallen, _) => fallen.map(|fallen| Alarm { entered: now, ..fallen }),
+        };
         self.levels[index] = Level { alarm, leave: Instant::ZERO };
         self.causes &= if index == WARNING { !WARNINGS } else { WARNINGS };
         self.untold |= self.severity == Severity::Warning && alarm.is_some() && alarm != before;

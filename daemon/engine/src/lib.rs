@@ -8,7 +8,9 @@
 pub mod adapter;
 mod engine;
 pub mod idx;
+mod independence;
 pub mod inspect;
 pub mod manifest;
 
 pub use engine::*;
+pub use independence::mixed_output;

@@ -49,6 +49,11 @@ pub(crate) fn push(bytes: &mut Vec<u8>, wanted: DataType, number: Number) -> Res
         Number::Float(value) => Ok(value),
         Number::Bool(_) => Err(none()),
     };
+    // What is finite stays so: beyond the largest of a type there is none.
+    let check = |is_finite: bool| match float()?.is_finite() && !is_finite {
+        true => Err(none()),
+        false => Ok(()),
+    };
     match wanted {
         DataType::Bool => match number {
             Number::Bool(value) => bytes.push(value.into()),
@@ -60,18 +65,15 @@ pub(crate) fn push(bytes: &mut Vec<u8>, wanted: DataType, number: Number) -> Res
         DataType::I8 => bytes.extend(i8::try_from(whole()?).map_err(|_| none())?.to_le_bytes()),
         DataType::I32 => bytes.extend(i32::try_from(whole()?).map_err(|_| none())?.to_le_bytes()),
         DataType::I64 => bytes.extend(i64::try_from(whole()?).map_err(|_| none())?.to_le_bytes()),
-        // What is finite stays so: beyond the largest of a type there is none.
         DataType::F16 => {
-            let (value, element) = (float()?, f16::from_f64(float()?));
-            bytes.extend(
-                Some(element).filter(|e| e.is_finite() || !value.is_finite()).ok_or_else(none)?.to_le_bytes(),
-            );
+            let element = f16::from_f64(float()?);
+            check(element.is_finite())?;
+            bytes.extend(element.to_le_bytes());
         }
         DataType::F32 => {
-            let (value, element) = (float()?, float()? as f32);
-            bytes.extend(
-                Some(element).filter(|e| e.is_finite() || !value.is_finite()).ok_or_else(none)?.to_le_bytes(),
-            );
+            let element = float()? as f32;
+            check(element.is_finite())?;
+            bytes.extend(element.to_le_bytes());
         }
         DataType::F64 => bytes.extend(float()?.to_le_bytes()),
         DataType::Unknown(_) => return Err(none()),

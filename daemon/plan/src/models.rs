@@ -7,11 +7,10 @@ mod staging;
 
 use std::path::PathBuf;
 
-use rt_core::Span;
 use weir_engine::manifest::{Manifest, ManifestError};
 use weir_engine::{
-    Backend, DataType, Engine, EngineError, EngineKind, Isolation, ModelSpec, Place, RunMode, Side, Task,
-    TensorSpec, has_batches, isolate, load, mixed_output, prepare, prepare_each, sha256_hex,
+    Backend, DataType, Engine, EngineError, EngineKind, Isolation, ModelSpec, PATIENCE, Place, RunMode, Side,
+    Task, TensorSpec, has_batches, isolate_one, load, mixed_output, prepare, prepare_each, sha256_hex,
 };
 
 use crate::config::{Config, ModelChoice, Models, ServiceConfig, SimulatedModel};
@@ -178,9 +177,6 @@ pub fn run_singly<'a>(
     Ok(lines)
 }
 
-/// A batch that takes longer is given up, where that can be seen from outside.
-const PATIENCE: Span = Span::from_millis(600_000);
-
 /// Loads every model of a service as its workers would, and lets go of it; a line for each whose requests are not answered each by
 /// itself when they are one batch.
 ///
@@ -207,8 +203,7 @@ pub fn try_models(config: &ServiceConfig, specs: &[ModelSpec]) -> Result<Vec<Str
                 Isolation::Process => {
                     let task = Task { engine, spec, max_batch, silence: vec![PATIENCE] };
                     let place = Place { name: format!("{}/check", config.name), ..Place::default() };
-                    let lost = || EngineError::process_lost("it has loaded nothing");
-                    isolate(&[task], &place)?.pop().ok_or_else(lost)?
+                    isolate_one(task, &place)?
                 }
             };
             // What a server makes of its batches is its own business; what a model refuses shows when it is profiled.

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use hyper::HeaderMap;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -58,15 +57,13 @@ pub(super) async fn converse(
             if request.uri().path().starts_with("/grpc.reflection.") {
                 reflect(&own.desk, &own.caller, request).await
             } else {
-                let path = request.uri().path().to_owned();
-                let lasts = path == CALLS_IN_A_STREAM;
+                let uri = request.uri().clone();
+                let lasts = uri.path() == CALLS_IN_A_STREAM;
                 let answer = inference.call(request.map(|body| Timed::new(body, lasts))).await;
                 // Of what it does not have it says so without a word.
-                let is_bare =
-                    |head: &HeaderMap| head.contains_key("grpc-status") && !head.contains_key("grpc-message");
                 answer.map(|answer| match Status::from_header_map(answer.headers()) {
-                    Some(status) if status.code() == Code::Unimplemented && is_bare(answer.headers()) => {
-                        Status::unimplemented(format!("{path} is not supported here")).into_http()
+                    Some(told) if told.code() == Code::Unimplemented && told.message().is_empty() => {
+                        Status::unimplemented(format!("{} is not supported here", uri.path())).into_http()
                     }
                     _ => answer,
                 })

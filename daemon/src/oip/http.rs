@@ -68,12 +68,13 @@ pub(super) async fn turn_away(guest: Guest, text: &str) {
 }
 
 async fn answer(desk: &Desk, caller: &Caller, request: Request<Incoming>) -> Reply {
-    let path = request.uri().path().trim_end_matches('/').split('/').skip(1);
-    let path: Vec<_> = path.map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned()).collect();
-    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let uri = request.uri().clone();
+    let path = uri.path().trim_end_matches('/').split('/').skip(1);
+    let path: Vec<_> = path.map(|part| percent_decode_str(part).decode_utf8_lossy()).collect();
+    let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
     let outcome = match (of_model(&path), request.method()) {
         (Some((model, version, "infer")), &Method::POST) => {
-            infer(desk, caller, (&model, version), request).await
+            infer(desk, caller, (model, version), request).await
         }
         (_, method) => {
             // What is answered to `HEAD` is sent without its body.
@@ -151,7 +152,7 @@ fn look(desk: &Desk, path: &[&str], method: &Method) -> Result<Reply, Refused> {
 async fn infer(
     desk: &Desk,
     caller: &Caller,
-    (model, version): (&str, &str),
+    (model, version): (String, &str),
     request: Request<Incoming>,
 ) -> Result<Reply, Refused> {
     let read = read(desk, request).await;
@@ -164,7 +165,7 @@ async fn infer(
             return Err(refused);
         }
     };
-    let (model, version, (stream, class)) = (model.to_owned(), version.to_owned(), named.clone());
+    let (version, (stream, class)) = (version.to_owned(), named.clone());
     let asked = Asked { model, version, stream, class, within: None, binary: http::wishes_binary(&call) };
     let given = desk.infer(caller, asked, &call).await?;
     let (body, length) = http::body(&given.answer())?;

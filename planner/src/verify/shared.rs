@@ -22,9 +22,9 @@ use read::Shared;
 
 pub(super) fn check(claim: &SharedClaim, verified: &mut Verified) -> Result<(), VerifyError> {
     let (shared, unit) = (Shared::read(&claim.problem)?, claim.problem.unit);
-    let rule = claim.problem.rule.as_str();
-    if !["edf", "turns", "auto"].contains(&rule) {
-        return Err(wrong("problem.rule", rule, "edf, turns or auto"));
+    let asked = claim.problem.rule.as_str();
+    if !["edf", "turns", "auto"].contains(&asked) {
+        return Err(wrong("problem.rule", asked, "edf, turns or auto"));
     }
     same("services", &claim.services.len(), &shared.services.len())?;
     for (s, (answer, service)) in claim.services.iter().zip(&shared.services).enumerate() {
@@ -52,7 +52,7 @@ pub(super) fn check(claim: &SharedClaim, verified: &mut Verified) -> Result<(), 
     }
     verified.promised += 1;
     let nothing = shared.services.iter().all(|s| !s.demands());
-    let rule = match (nothing, claim.rule, claim.problem.rule.as_str()) {
+    let rule = match (nothing, claim.rule, asked) {
         (true, ..) => SharedReason::NothingPromised,
         (_, SharedReason::Turns, "turns" | "auto") | (_, _, "turns") => SharedReason::Turns,
         _ => SharedReason::Edf,

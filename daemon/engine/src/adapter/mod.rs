@@ -5,7 +5,7 @@ mod config;
 mod crop;
 mod lay;
 mod names;
-mod number;
+pub(crate) mod number;
 mod regions;
 mod rehearse;
 mod select;

@@ -4,7 +4,7 @@ use crate::engine::DataType;
 use crate::manifest::half;
 
 /// One element as a number; of `i64` the nearest that there is.
-pub(super) fn load(data_type: DataType, element: &[u8]) -> f64 {
+pub(crate) fn load(data_type: DataType, element: &[u8]) -> f64 {
     let mut bytes = [0; 8];
     let length = element.len().min(data_type.size());
     bytes[..length].copy_from_slice(&element[..length]);
@@ -22,7 +22,7 @@ pub(super) fn load(data_type: DataType, element: &[u8]) -> f64 {
 }
 
 /// Writes a number that the type can hold; of any other the nearest, and of a half NaN.
-pub(super) fn store(data_type: DataType, value: f64, element: &mut [u8]) {
+pub(crate) fn store(data_type: DataType, value: f64, element: &mut [u8]) {
     match data_type {
         DataType::F32 => element.copy_from_slice(&(value as f32).to_le_bytes()),
         DataType::F16 => element.copy_from_slice(&half(value).unwrap_or(0x7e00).to_le_bytes()),

@@ -27,8 +27,8 @@ pub use child::engine_worker;
 use message::{Reply, Setup};
 use process::Process;
 
-/// A model may take this long to load, silently: engines that compile for a GPU take minutes.
-const LOADING: Span = Span::from_millis(600_000);
+/// A model may take this long to load, silently, and for what nobody has timed yet: engines that compile for a GPU take minutes.
+pub const PATIENCE: Span = Span::from_millis(600_000);
 /// No batch is given up before this: pauses of a virtual machine must not look like death.
 const LEAST_SILENCE: Span = Span::from_millis(1_000);
 /// A batch is given up after this many times the longest time that its profile allows.
@@ -72,7 +72,15 @@ pub fn longest_silence(bound: Span) -> Span {
 /// # Errors
 /// Those of [`super::load`] as the process tells them, and its loss while it loads.
 pub fn isolate(tasks: &[Task<'_>], place: &Place) -> Result<Vec<Box<dyn Runner>>, EngineError> {
-    isolate_within(tasks, place, LOADING)
+    isolate_within(tasks, place, PATIENCE)
+}
+
+/// The same of one model.
+///
+/// # Errors
+/// Those of [`isolate`].
+pub fn isolate_one(task: Task<'_>, place: &Place) -> Result<Box<dyn Runner>, EngineError> {
+    isolate(&[task], place)?.pop().ok_or_else(|| EngineError::process_lost("it has loaded nothing"))
 }
 
 /// What [`super::run_on_zeros`] finds, in a process of its own.
@@ -89,7 +97,7 @@ pub(crate) fn outputs_of_zeros(
         write_setup(&setup).and_then(|setup| Ok((setup, sealed_memory(1)?))).map_err(EngineError::Start)?;
     let mut process =
         Process::start(&place, visible_devices(&engine), &setup, &memory).map_err(EngineError::Start)?;
-    match process.receive(0, LOADING)? {
+    match process.receive(0, PATIENCE)? {
         Reply::Outputs(found) => Ok(found),
         Reply::Failed(text) => Err(EngineError::Told(text)),
         Reply::Done | Reply::Ready(_) => Err(process.violation()),

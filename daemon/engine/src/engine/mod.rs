@@ -12,7 +12,6 @@ mod error;
 mod external;
 mod files;
 mod gpu;
-mod independence;
 mod isolated;
 mod kind;
 mod layout;
@@ -32,16 +31,15 @@ use serde::{Deserialize, Serialize};
 
 pub use buffers::Buffers;
 #[cfg(test)]
-pub(crate) use conformance::toy_spec;
+pub(crate) use conformance::{Onnx, toy_file, toy_spec};
 pub use equipment::Equipment;
 pub use error::{EngineError, Side};
 pub(crate) use external::locations as weights_elsewhere;
 pub(crate) use files::read_within;
 pub use files::{Files, read_verified, sha256_hex};
 pub use gpu::settle_cuda;
-pub use independence::mixed_output;
 pub(crate) use isolated::outputs_of_zeros;
-pub use isolated::{Place, Task, engine_worker, isolate, longest_silence};
+pub use isolated::{PATIENCE, Place, Task, engine_worker, isolate, isolate_one, longest_silence};
 pub use kind::{EngineKind, Isolation, RunMode};
 pub use oip::answers_end;
 pub use ort::forbid_telemetry;

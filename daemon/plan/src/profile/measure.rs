@@ -1,15 +1,12 @@
 //! Measuring times one run at a time: the only place of the profiler that meets an engine.
 
-use rt_core::Span;
-
 use super::group::Subject;
 use super::machine::{Causes, Watch};
 use super::rehearsed::Rehearsed;
-use weir_engine::{Engine, EngineError, EngineKind, Isolation, Place, RunMode, Runner, Task, isolate, load};
+use weir_engine::{
+    Engine, EngineError, EngineKind, Isolation, PATIENCE, Place, RunMode, Runner, Task, isolate_one, load,
+};
 use weir_os::clock;
-
-/// A batch that takes longer than this is given up, where that can be seen from outside.
-const PATIENCE: Span = Span::from_millis(600_000);
 
 /// So many made-up requests are gone through in turns.
 const REQUESTS: u64 = 4;
@@ -48,8 +45,7 @@ impl Bench {
             Isolation::Thread => load(engine, spec, max_batch)?,
             Isolation::Process => {
                 let task = Task { engine, spec, max_batch, silence: vec![PATIENCE; max_batch] };
-                let lost = || EngineError::process_lost("it has loaded nothing");
-                isolate(&[task], place)?.pop().ok_or_else(lost)?
+                isolate_one(task, place)?
             }
         };
         let requests = (0..REQUESTS).map(|seed| spec.made_up_request(seed)).collect();

@@ -17,7 +17,7 @@ use rt_core::MAX_SPAN;
 use tempfile::TempDir;
 
 use super::*;
-pub(super) use onnx::Onnx;
+pub(crate) use onnx::Onnx;
 
 /// How a case has an engine load a model.
 type Load = fn(&ModelSpec, usize, Option<&[RunMode]>) -> Result<Box<dyn Runner>, EngineError>;
@@ -103,7 +103,7 @@ fn apart(
 ) -> Result<Box<dyn Runner>, EngineError> {
     let engine = Engine::Real { backend: &Backend { kind, ..Backend::TRACT }, modes };
     let task = Task { engine, spec, max_batch, silence: vec![MAX_SPAN; max_batch.max(1)] };
-    isolate(&[task], &Place::default()).map(|mut runners| runners.remove(0))
+    isolate_one(task, &Place::default())
 }
 
 /// What `tests/fetch.sh` fetched: a file of the target folder that this program was built in.

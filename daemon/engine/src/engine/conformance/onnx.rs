@@ -16,28 +16,28 @@ const WHOLE: i32 = 2;
 
 /// A graph in the making.
 #[derive(Default)]
-pub(in crate::engine) struct Onnx {
+pub(crate) struct Onnx {
     graph: GraphProto,
 }
 
 impl Onnx {
     /// An input; a dimension that is no number is a symbol.
-    pub(in crate::engine) fn input(mut self, name: &str, data_type: u8, dims: &[&str]) -> Self {
+    pub(crate) fn input(mut self, name: &str, data_type: u8, dims: &[&str]) -> Self {
         self.graph.input.push(value(name, data_type, dims));
         self
     }
 
-    pub(in crate::engine) fn output(mut self, name: &str, data_type: u8, dims: &[&str]) -> Self {
+    pub(crate) fn output(mut self, name: &str, data_type: u8, dims: &[&str]) -> Self {
         self.graph.output.push(value(name, data_type, dims));
         self
     }
 
-    pub(in crate::engine) fn node(self, operator: &str, inputs: &[&str], outputs: &[&str]) -> Self {
+    pub(crate) fn node(self, operator: &str, inputs: &[&str], outputs: &[&str]) -> Self {
         self.node_with(operator, inputs, outputs, &[])
     }
 
     /// A node with whole numbers for attributes.
-    pub(in crate::engine) fn node_with(
+    pub(crate) fn node_with(
         mut self,
         operator: &str,
         inputs: &[&str],
@@ -62,7 +62,7 @@ impl Onnx {
     }
 
     /// A constant.
-    pub(in crate::engine) fn weight(mut self, name: &str, data_type: u8, dims: &[i64], data: &[u8]) -> Self {
+    pub(crate) fn weight(mut self, name: &str, data_type: u8, dims: &[i64], data: &[u8]) -> Self {
         self.graph.initializer.push(TensorProto {
             name: name.to_owned(),
             data_type: data_type.into(),
@@ -74,13 +74,7 @@ impl Onnx {
     }
 
     /// A weight of f32 that lies in another file.
-    pub(in crate::engine) fn weight_elsewhere(
-        mut self,
-        name: &str,
-        dims: &[i64],
-        file: &str,
-        offset: usize,
-    ) -> Self {
+    pub(crate) fn weight_elsewhere(mut self, name: &str, dims: &[i64], file: &str, offset: usize) -> Self {
         let offset = offset.to_string();
         let entry =
             |(key, value): (&str, &str)| StringStringEntryProto { key: key.into(), value: value.into() };
@@ -96,7 +90,7 @@ impl Onnx {
     }
 
     /// The file.
-    pub(in crate::engine) fn bytes(self) -> Vec<u8> {
+    pub(crate) fn bytes(self) -> Vec<u8> {
         let graph = GraphProto { name: "toy".to_owned(), ..self.graph };
         let operators = OperatorSetIdProto { version: 13, ..OperatorSetIdProto::default() };
         let opset_import = vec![operators];
@@ -106,7 +100,7 @@ impl Onnx {
 }
 
 /// ONNX's number of a type.
-pub(in crate::engine) fn code(data_type: DataType) -> u8 {
+pub(crate) fn code(data_type: DataType) -> u8 {
     data_type.onnx() as u8
 }
 

@@ -1,18 +1,14 @@
 //! From an ONNX file to what a manifest says of it: sizes are settled by trying them, shapes of outputs by looking.
 
 use anyhow::{Context, Result, bail};
-use rt_core::Span;
 use weir_engine::inspect::{OnnxFile, likely_states, outputs};
 use weir_engine::{
-    Backend, BatchAxis, Constant, DataType, Engine, EngineError, EngineKind, ModelSpec, Place, RunMode,
-    Runner, Task, TensorSpec, isolate, mixed_output,
+    Backend, BatchAxis, Constant, DataType, Engine, EngineError, EngineKind, ModelSpec, PATIENCE, Place,
+    RunMode, Runner, Task, TensorSpec, isolate_one, mixed_output,
 };
 use weir_oip::text::printable;
 
 use super::dimensions::{Fixes, Open, Part, Size, combinations, open};
-
-/// A batch that takes longer is given up.
-const PATIENCE: Span = Span::from_millis(600_000);
 
 /// A model that some engine loads, with all that its entry in a manifest says.
 pub(super) struct Draft {
@@ -279,8 +275,7 @@ impl Draft {
         let engine = Engine::Real { backend, modes: Some(&modes) };
         let task = Task { engine, spec: &self.spec, max_batch, silence: vec![PATIENCE] };
         let place = Place { name: self.spec.name.clone(), quiet: true, ..Place::default() };
-        let lost = || EngineError::process_lost("it has loaded nothing");
-        isolate(&[task], &place)?.pop().ok_or_else(lost)
+        isolate_one(task, &place)
     }
 }
 

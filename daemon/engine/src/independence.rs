@@ -1,7 +1,7 @@
 //! Whether what a model answers to a request depends on what else is in the batch: no file says so, and it is tried.
 
-use super::tensor::fill_tensor;
-use super::{DataType, EngineError, ModelSpec, RunMode, Runner, Side};
+use crate::adapter::number::{load, store};
+use crate::engine::{DataType, EngineError, ModelSpec, RunMode, Runner, Side, TensorSpec, fill_tensor};
 
 /// Requests of a batch that is tried, where there may be as many.
 const REQUESTS: usize = 3;
@@ -25,7 +25,7 @@ pub fn mixed_output(runner: &mut dyn Runner, spec: &ModelSpec) -> Result<Option<
         return Ok(None);
     };
     // Requests of a few elements may be alike by chance.
-    let bytes: usize = spec.inputs.iter().map(super::TensorSpec::bytes).sum();
+    let bytes: usize = spec.inputs.iter().map(TensorSpec::bytes).sum();
     let rounds = if bytes < 1024 { 4 } else { 1 };
     for round in 0..rounds {
         for scales in &SCALES {
@@ -95,23 +95,12 @@ fn run(runner: &mut dyn Runner, spec: &ModelSpec, requests: &[Tensors]) -> Resul
 
 /// A made-up request whose floats are multiplied by `scale`.
 fn request(spec: &ModelSpec, seed: u64, scale: f64) -> Tensors {
-    let fill = |(place, input): (usize, &super::TensorSpec)| {
+    let fill = |(place, input): (usize, &TensorSpec)| {
         let mut bytes = vec![0; input.bytes()];
         fill_tensor(seed.wrapping_mul(31).wrapping_add(place as u64), input.data_type, &mut bytes);
         for element in bytes.chunks_exact_mut(input.data_type.size()) {
-            match (input.data_type, number(input.data_type, element)) {
-                (DataType::F32, Some(value)) => {
-                    element.copy_from_slice(&((value * scale) as f32).to_le_bytes());
-                }
-                (DataType::F64, Some(value)) => element.copy_from_slice(&(value * scale).to_le_bytes()),
-                // Three more in its exponent are a factor of 8, where it has one.
-                (DataType::F16, Some(_)) => {
-                    let bits = u16::from_le_bytes([element[0], element[1]]);
-                    let grown = if scale.abs() > 1.0 && bits >= 0x400 { bits + (3 << 10) } else { bits };
-                    let signed = grown | u16::from(scale < 0.0) << 15;
-                    element.copy_from_slice(&signed.to_le_bytes());
-                }
-                _ => {}
+            if let Some(value) = number(input.data_type, element) {
+                store(input.data_type, value * scale, element);
             }
         }
         bytes
@@ -140,31 +129,14 @@ fn largest(data_type: DataType, bytes: &[u8]) -> f64 {
 
 /// The value of a float.
 fn number(data_type: DataType, element: &[u8]) -> Option<f64> {
-    match data_type {
-        DataType::F32 => element.first_chunk().map(|bytes| f32::from_le_bytes(*bytes).into()),
-        DataType::F64 => element.first_chunk().map(|bytes| f64::from_le_bytes(*bytes)),
-        DataType::F16 => element.first_chunk().map(|bytes| half(u16::from_le_bytes(*bytes))),
-        DataType::I8 | DataType::U8 | DataType::I32 | DataType::I64 | DataType::Bool => None,
-    }
-}
-
-/// The value of a binary16.
-fn half(bits: u16) -> f64 {
-    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
-    let magnitude = match exponent {
-        0 => fraction * 2f64.powi(-24),
-        31 if fraction == 0.0 => f64::INFINITY,
-        31 => f64::NAN,
-        _ => (1024.0 + fraction) * 2f64.powi(exponent - 25),
-    };
-    if bits >> 15 == 1 { -magnitude } else { magnitude }
+    let is_float = matches!(data_type, DataType::F16 | DataType::F32 | DataType::F64);
+    is_float.then(|| load(data_type, element))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::conformance::{Onnx, toy_file};
     use super::*;
-    use crate::engine::{Backend, Engine, load};
+    use crate::engine::{self, Backend, Engine, Onnx, toy_file};
 
     /// What tract finds of a model of f32 [N, 2] to f32 [N, 2].
     fn found(graph: Onnx) -> Option<String> {
@@ -172,7 +144,7 @@ mod tests {
         let graph = graph.input("in", 1, &["N", "2"]).output("out", 1, &["N", "2"]);
         let spec = toy_file(&dir, &graph.bytes());
         let engine = Engine::Real { backend: &Backend::TRACT, modes: Some(&[RunMode::Batched; 3]) };
-        mixed_output(&mut *load(engine, &spec, 3).unwrap(), &spec).unwrap()
+        mixed_output(&mut *engine::load(engine, &spec, 3).unwrap(), &spec).unwrap()
     }
 
     #[test]
@@ -205,13 +177,5 @@ mod tests {
         assert!(!apart(f32::NAN, f32::NAN) && apart(f32::NAN, 1.0) && apart(1.0, f32::NAN));
         assert!(!apart(f32::INFINITY, f32::INFINITY) && apart(f32::INFINITY, f32::NEG_INFINITY));
         assert!(super::apart(DataType::I32, &[1, 0, 0, 0], &[2, 0, 0, 0], 0.0));
-    }
-
-    #[test]
-    fn halves_are_read_as_they_are_written() {
-        for value in [0.0, 1.0, -1.5, 65504.0, 0.000_061_035_156_25, 0.333_251_953_125] {
-            assert_eq!(half(crate::manifest::half(value).unwrap()), value);
-        }
-        assert!(half(0x7c00).is_infinite() && half(0x7e00).is_nan() && half(1) > 0.0);
     }
 }
