@@ -24,7 +24,9 @@ mod shared;
 mod theorem;
 
 use std::collections::HashMap;
-use std::fmt::{Debug, Display};
+use std::fmt::Display;
+
+use serde::Serialize;
 
 use crate::certificate::{Certificate, Claim, Refutation, Rule};
 use crate::problem::raw::Unit;
@@ -238,11 +240,13 @@ fn explained(
     same("refutation", &(admissible && refutation.is_some()), &false)
 }
 
-fn same<T: PartialEq + Debug>(field: impl Display, claimed: &T, derived: &T) -> Result<(), VerifyError> {
+fn same<T: PartialEq + Serialize>(field: impl Display, claimed: &T, derived: &T) -> Result<(), VerifyError> {
     if claimed == derived {
         Ok(())
     } else {
-        Err(wrong(field, format!("{claimed:?}"), format!("{derived:?}")))
+        // As the certificate has it.
+        let text = |value: &T| serde_json::to_string(value).unwrap_or_default();
+        Err(wrong(field, text(claimed), text(derived)))
     }
 }
 

@@ -16,6 +16,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::absorb::regular_span;
 use crate::busy::{BusyPeriod, MAX_RISES, Rise};
@@ -88,6 +89,41 @@ pub struct Admission {
     pub plain: bool,
 }
 
+/// Requests a second for people, with as many decimals as tell two rates apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerSecond {
+    /// In units of the last decimal.
+    value: u64,
+    decimals: u32,
+}
+
+impl PerSecond {
+    /// A rate rounded up, and one below it rounded down, but for what is lost in rounding.
+    fn above(rate: f64, below: f64) -> (Self, Self) {
+        // Four digits that count.
+        let (mut decimals, mut unit) = (0, 1.0);
+        while decimals < 12 && below * unit < 1000.0 {
+            (decimals, unit) = (decimals + 1, unit * 10.0);
+        }
+        let rounded = |rate: f64, by: f64| Self { value: (rate * unit + by) as u64, decimals };
+        (rounded(rate, 0.999_999), rounded(below, 1e-6))
+    }
+}
+
+impl fmt::Display for PerSecond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mut value, mut decimals } = *self;
+        while decimals > 0 && value % 10 == 0 {
+            (value, decimals) = (value / 10, decimals - 1);
+        }
+        let unit = 10_u64.pow(decimals);
+        match decimals {
+            0 => write!(f, "{value}"),
+            _ => write!(f, "{}.{:0width$}", value / unit, value % unit, width = decimals as usize),
+        }
+    }
+}
+
 /// Why a load is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
@@ -107,9 +143,9 @@ pub enum AdmissionError {
     #[error("{demand_per_s} mandatory requests/s are above the {capacity_per_s} requests/s of the workers")]
     Rate {
         /// Mandatory requests a second, rounded up.
-        demand_per_s: u64,
+        demand_per_s: PerSecond,
         /// Requests a second in full batches, rounded down.
-        capacity_per_s: u64,
+        capacity_per_s: PerSecond,
     },
     /// A burst cannot be served in time; the binding instant says which.
     #[error(
@@ -246,8 +282,7 @@ impl System {
         if demand <= capacity * (1.0 + 1e-9) {
             return Ok(());
         }
-        // For people: up and down, but for what is lost in rounding.
-        let (demand_per_s, capacity_per_s) = ((demand + 0.999_999) as u64, (capacity + 1e-6) as u64);
+        let (demand_per_s, capacity_per_s) = PerSecond::above(demand, capacity);
         Err(AdmissionError::Rate { demand_per_s, capacity_per_s })
     }
 
@@ -343,6 +378,8 @@ pub(crate) fn margin(binding: &Binding) -> i128 {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::*;
     use crate::arrival::ArrivalBound;
     use crate::constraint::{Constraint, ConstraintSet};
@@ -384,7 +421,10 @@ mod tests {
     fn more_than_the_workers_can_serve_is_refused_by_its_rate() {
         let second = 1_000_000_000;
         let refused = system(second / 10, 10 * second).admit([&stream(0, 1, window(11, second))]);
-        assert_eq!(refused, Err(AdmissionError::Rate { demand_per_s: 11, capacity_per_s: 10 }));
+        let told = |refused: Result<Admission, AdmissionError>| refused.expect_err("too many").to_string();
+        assert_eq!(told(refused), "11 mandatory requests/s are above the 10 requests/s of the workers");
+        let seldom = system(8 * second, 10 * second).admit([&stream(0, 1, window(2, 10 * second))]);
+        assert_eq!(told(seldom), "0.2 mandatory requests/s are above the 0.125 requests/s of the workers");
         assert!(system(second / 10, 10 * second).admit([&stream(0, 1, window(10, second))]).is_ok());
     }
 

@@ -51,7 +51,7 @@ mod tolerance;
 mod word;
 mod workers;
 
-pub use admission::{Admission, AdmissionError, Binding, Dispatch, System};
+pub use admission::{Admission, AdmissionError, Binding, Dispatch, PerSecond, System};
 pub use algebra::Standing;
 pub use arrival::{ArrivalBound, ArrivalError, MAX_BOUNDS, MAX_COUNT};
 pub use constraint::{

@@ -16,6 +16,8 @@ use planner::{Certificate, Number, Question, read_at_most, read_file_at_most};
 use weir_os::pipe::say;
 use weir_plan::certificate::{Refuters, certificate, made_by};
 use weir_plan::config::Config;
+use weir_plan::profile::{Fingerprint, Profile};
+use weir_plan::text::warn_of;
 
 /// How a refusal is shown.
 pub(super) const REFUTERS: Refuters =
@@ -33,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     problem: Option<PathBuf>,
     /// Where the certificate goes [default: daemon.certificate, or beside FILE; nowhere for a problem]
-    #[arg(long, short, value_name = "PATH")]
+    #[arg(long, short, value_name = "PATH", conflicts_with = "models")]
     output: Option<PathBuf>,
     /// Print the certificate, or the estimates
     #[arg(long)]
@@ -49,6 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         (Some(file), _) => {
             let config = Config::load(file)?;
             let beside = || file.with_extension("certificate.json");
+            warn_of(&Profile::load(&config.daemon.profile)?.fingerprint().differences(&Fingerprint::current()));
             let output = args.output.clone().or(config.daemon.certificate.clone()).unwrap_or_else(beside);
             (certificate(&config, refuters)?, Some(output))
         }

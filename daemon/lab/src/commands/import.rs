@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use weir::errors::whole;
 use weir_engine::inspect::inspect;
 use weir_engine::manifest::{Manifest, ManifestError};
@@ -51,6 +51,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let fixes = fixes(&args.fix)?;
     let out = args.out.clone().unwrap_or_else(|| files[0].with_file_name("manifest.toml"));
+    ensure!(
+        !out.is_dir(),
+        "--out = {}: is a folder, must be a file of one, as {}",
+        out.display(),
+        out.join("manifest.toml").display()
+    );
     let folder = folder_of(&out);
     let old = match std::fs::read_to_string(&out) {
         Ok(text) => Some(text),

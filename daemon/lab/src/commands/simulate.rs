@@ -39,10 +39,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value = "weir", value_parser = str::parse::<PolicyKind>)]
     policy: PolicyKind,
     /// Select among the variants of a service as its configuration says; the problem must be of that service
-    #[arg(long, value_name = "SERVICE=CONFIG", requires = "problem", conflicts_with = "policy", value_parser = service_and_file)]
+    #[arg(long, value_name = "SERVICE=CONFIG", requires = "problem", value_parser = service_and_file)]
     select: Option<(String, PathBuf)>,
     /// Write down all that the scheduler does, for `weir accept`
-    #[arg(long, value_name = "FILE", requires = "problem", conflicts_with = "policy")]
+    #[arg(long, value_name = "FILE", requires = "problem")]
     log: Option<PathBuf>,
     /// Print every request, or every result, as JSON
     #[arg(long)]
@@ -55,6 +55,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (Some(problem), Some(arrivals)) = (&args.problem, &args.arrivals) else {
         return experiment::run(&args.experiments, &args.options, args.json);
     };
+    ensure!(
+        args.policy == PolicyKind::Weir || (args.select.is_none() && args.log.is_none()),
+        "--policy = {}: --select and --log are for weir, the policy of the daemon",
+        args.policy
+    );
     let question = read_question(problem)?;
     let name = || arrivals.display().to_string();
     let csv: Box<dyn Read> = match name().as_str() {
