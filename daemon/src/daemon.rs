@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rt_core::Span;
 use tracing::{info, warn};
 use weir_os::clock;
 use weir_os::notice::{self, Notices};
-use weir_os::realtime;
+use weir_os::{panics, realtime};
 use weir_plan::config::Config;
 use weir_plan::plan::Plan;
 use weir_plan::profile::sysfs;
@@ -34,6 +35,10 @@ use crate::socket::{Debts, Front, Intake, Listener};
 const LAST_WORDS: Span = Span::from_millis(5_000);
 /// How long it waits before that for what it has read to be answered.
 const LAST_FRAMES: Span = Span::from_millis(2_000);
+/// Descriptors that a client may take: its socket, an event and an alarm, and one that it is about to share.
+const EACH_CLIENT: usize = 4;
+/// Those of all else: workers, their processes and memory, recordings, fronts.
+const ALL_ELSE: usize = 1_024;
 
 /// Serves `plan` until `stop` becomes readable, then drains; takes its configuration over anew whenever `again` becomes
 /// readable. `ready` is called once clients can connect.
@@ -47,6 +52,8 @@ pub(crate) fn run(
     ready: impl FnOnce(&Config),
 ) -> Result<()> {
     let _notices = Notices::queue().context("notices")?;
+    panics::tell();
+    allow_descriptors(config.daemon.max_clients);
     let listener = Listener::bind(&config.daemon)?;
     let (notifications, mut telling) = Notifications::open(&config)?;
     let oip = Oip::new(&config.daemon.oip);
@@ -90,11 +97,9 @@ pub(crate) fn run(
     if let Some(oip) = &oip {
         telling.push(oip.start(&overview, &debts)?);
     }
-    let reloader = {
-        let reload = Reload { overview: Arc::clone(&overview), notifications: Arc::clone(&notifications) };
-        let again = again.try_clone()?;
-        Builder::new().name("reload".to_owned()).spawn(move || reload.run(again))?
-    };
+    let reload = Reload { overview: Arc::clone(&overview), notifications: Arc::clone(&notifications) };
+    let asked = again.try_clone()?;
+    Builder::new().name("reload".to_owned()).spawn(move || reload.run(asked))?;
     let controller = {
         let overview = Arc::clone(&overview);
         Builder::new().name("placement".to_owned()).spawn(move || controller::run(&overview))?
@@ -115,7 +120,7 @@ pub(crate) fn run(
     weir_engine::answers_end(clock::now() + longest);
     manager::stopping(longest + longest + longest);
     let _ = again.shutdown(std::net::Shutdown::Both);
-    let _ = reloader.join();
+    front.overview.reloads.end_taking_over();
     manager::stopping(served.longest_deadline());
     served.drain();
     watch.thread().unpark();
@@ -134,4 +139,21 @@ pub(crate) fn run(
     }
     info!("stopped");
     stopped
+}
+
+/// Lets the process open as many files as all its clients may need beside its engines, as far as it may: without, a full house of clients
+/// would leave none for an engine that is to be started again.
+fn allow_descriptors(max_clients: usize) {
+    let needed = (max_clients * EACH_CLIENT + ALL_ELSE) as u64;
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    let allowed = needed.min(hard).max(soft);
+    if allowed < needed {
+        warn!(
+            "daemon.max-clients = {max_clients} needs up to {needed} files open at a time, and the limit is {allowed}: LimitNOFILE= of the \
+             unit or `ulimit -Hn` allows more"
+        );
+    }
+    if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, allowed, hard) {
+        warn!("the limit of open files stays {soft}: {error}");
+    }
 }

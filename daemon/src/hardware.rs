@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use rt_core::{Cause, Evidence, Span};
 
 use crate::overview::Overview;
@@ -49,6 +50,10 @@ impl Watch {
             return Some(Difference { what: Stale::Throttled, limit: 0, seen, text });
         }
         let here = Fingerprint::read(&self.sysfs);
+        // What cannot be read for want of a descriptor has not changed.
+        if std::fs::read_dir(&self.sysfs).is_err_and(|error| is_starved(&error)) {
+            return None;
+        }
         let text = profiled.differences(&here);
         if text.is_empty() {
             return None;
@@ -101,6 +106,11 @@ impl Watch {
             std::thread::park_timeout(INTERVAL);
         }
     }
+}
+
+/// Whether it is for want of descriptors, this process's or the machine's.
+fn is_starved(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::EMFILE | Errno::ENFILE))
 }
 
 /// How often x86 processors say that heat throttled them since boot.

@@ -22,6 +22,9 @@ use crate::notifications::Notifications;
 use crate::overview::Overview;
 use crate::reloads::Outcome;
 
+/// Why nothing more is taken over.
+const STOPPING: &str = "the daemon is stopping";
+
 /// Takes configurations over, for a daemon that serves.
 pub(crate) struct Reload {
     pub(crate) overview: Arc<Overview>,
@@ -29,8 +32,9 @@ pub(crate) struct Reload {
 }
 
 impl Reload {
-    /// Takes the configuration over whenever `again` becomes readable, until it is shut down.
-    pub(crate) fn run(&self, mut again: UnixStream) {
+    /// Takes the configuration over whenever `again` becomes readable, until it is shut down. It never returns: the processes of
+    /// engines that were started here end with this thread, and what is in flight there is answered first.
+    pub(crate) fn run(&self, mut again: UnixStream) -> ! {
         let (reloads, served) = (&self.overview.reloads, &self.overview.served);
         let mut asked = [0; 64];
         while again.read(&mut asked).is_ok_and(|count| count > 0) {
@@ -52,6 +56,9 @@ impl Reload {
             });
         }
         reloads.close();
+        loop {
+            std::thread::park();
+        }
     }
 }
 
@@ -173,7 +180,7 @@ fn prepare(this: &Reload, config: &Config, steps: Vec<Step>) -> Result<Vec<Succe
 
 /// Nothing more is begun once the daemon ends.
 fn goes_on(this: &Reload) -> Result<(), String> {
-    if this.overview.served.is_draining() { Err("the daemon is stopping".to_owned()) } else { Ok(()) }
+    if this.overview.served.is_draining() { Err(STOPPING.to_owned()) } else { Ok(()) }
 }
 
 /// Lets what is ready take over, one device after the other, and each is seen as soon as it has; services that cannot
@@ -187,6 +194,10 @@ fn take_over(
 ) -> Outcome {
     let (mut changes, mut failures) = (Vec::new(), Vec::new());
     let served = &this.overview.served;
+    let Some(_taking_over) = this.overview.reloads.taking_over() else {
+        successors.iter().flat_map(|(services, _)| services).for_each(|service| service.stop());
+        return Outcome { changes, failures: vec![STOPPING.to_owned()] };
+    };
     let mut gone: Vec<_> = gone.to_vec();
     for (services, before) in successors {
         if !before.is_empty() {

@@ -1,6 +1,6 @@
 //! What has come of reloads so far: asked for on D-Bus, taken by the thread that makes them, told in STATUS.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -19,6 +19,8 @@ const CALLERS: usize = 16;
 /// What has come of it so far.
 pub(crate) struct Reloads {
     state: Mutex<State>,
+    /// Held while services are taken over; whether none will be any more.
+    ended: Mutex<bool>,
 }
 
 struct State {
@@ -66,7 +68,7 @@ impl Reloads {
             present: None,
             waiting: Vec::new(),
         };
-        Self { state: Mutex::new(state) }
+        Self { state: Mutex::new(state), ended: Mutex::new(false) }
     }
 
     /// The machine of the profile that was taken over last.
@@ -138,6 +140,17 @@ impl Reloads {
         seen();
         // A caller that has given up does not hear it.
         begun.callers.into_iter().for_each(|caller| drop(caller.send(outcome.clone())));
+    }
+
+    /// Has [`Reloads::end_taking_over`] wait, until it is dropped; `None` if that was called before.
+    pub(crate) fn taking_over(&self) -> Option<MutexGuard<'_, bool>> {
+        let ended = lock(&self.ended);
+        (!*ended).then_some(ended)
+    }
+
+    /// Waits for what is being taken over, and nothing is from then on, whatever is still being loaded.
+    pub(crate) fn end_taking_over(&self) {
+        *lock(&self.ended) = true;
     }
 
     /// There will be no other: whoever waits for one hears so.

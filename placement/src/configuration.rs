@@ -216,8 +216,7 @@ fn half(
 ) -> Option<Configuration> {
     let batch = own.batch?;
     other.batch?;
-    let shape =
-        Shape::shared(batch, own.time, turn, Span::from_nanos(other.time.as_nanos() * u64::from(others)));
+    let shape = Shape::shared(batch, own.time, turn, (others, other.time));
     if shape.batches_by(service.deadline) == 0 {
         return None;
     }

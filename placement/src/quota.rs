@@ -31,10 +31,12 @@ impl Shape {
         Self { batch, time, blocked: longest.max(time), turn: 1, others: Span::ZERO }
     }
 
-    /// Of one that takes turns: `turn` batches of `time`, then what takes `others`.
+    /// Of one that takes turns: `turn` batches of `time`, and `others` of a service whose batches take so long. A batch that began
+    /// while nothing else waited counts to no turn, so that a whole turn may follow it, whoever's it is (Theorem T).
     #[must_use]
-    pub fn shared(batch: u32, time: Span, turn: u32, others: Span) -> Self {
-        Self { batch, time, blocked: time, turn, others }
+    pub fn shared(batch: u32, time: Span, turn: u32, (others, each): (u32, Span)) -> Self {
+        let others = Span::from_nanos(each.as_nanos() * u64::from(others));
+        Self { batch, time, blocked: each.max(time), turn, others }
     }
 
     /// Whether the device does nothing else.
@@ -196,10 +198,10 @@ mod tests {
     proptest! {
         #[test]
         fn batches_are_counted_as_by_definition(
-            batch in 1u32..5, time in 1u64..20, longest in 1u64..40, turn in 1u32..4, others in 0u64..30, by in 0u64..300,
+            batch in 1u32..5, time in 1u64..20, longest in 1u64..40, turn in 1u32..4, others in 0u32..4, by in 0u64..300,
         ) {
-            let [time, longest, others] = [time, longest, others].map(Span::from_nanos);
-            for shape in [Shape::alone(batch, time, longest), Shape::shared(batch, time, turn, others)] {
+            let [time, longest] = [time, longest].map(Span::from_nanos);
+            for shape in [Shape::alone(batch, time, longest), Shape::shared(batch, time, turn, (others, longest))] {
                 let counted = ends(&shape).take_while(|&end| end <= by).count() as u64;
                 prop_assert_eq!(shape.batches_by(Span::from_nanos(by)), counted);
             }
@@ -207,11 +209,11 @@ mod tests {
 
         #[test]
         fn a_quota_is_the_least_of_all_rises(
-            batch in 1u32..6, time in 1u64..30, turn in 1u32..3, others in 0u64..20,
+            batch in 1u32..6, time in 1u64..30, turn in 1u32..3, others in 0u32..3, each in 1u64..10,
             count in 1u64..40, window in 1u64..60, m in 0u32..4, deadline in 1u64..150,
         ) {
             let promise = promise(&[(count, ms(window))], m, 5);
-            let shape = Shape::shared(batch, ms(time), turn, ms(others));
+            let shape = Shape::shared(batch, ms(time), turn, (others, ms(each)));
             let quota = promise.quota(&shape, ms(deadline));
             let mut least = (shape.rate() / promise.rate()).min(1.0);
             for rise in promise.rises().take(3_000) {

@@ -1,9 +1,12 @@
 //! Looks at a plan by itself: nothing here uses what found it.
 
-use planner::Number;
+use planner::certify::decide;
 use planner::problem::raw;
+use planner::problem::shared::raw as shared;
+use planner::{Number, SharedProblem};
 use rt_core::{MAX_BATCH, MAX_WORKERS, Span};
 
+use crate::configuration::Shared;
 use crate::plan::{Held, Of, Plan};
 use crate::problem::{Problem, Promise, Service};
 use crate::promise::Rule;
@@ -45,10 +48,10 @@ pub(crate) fn verify(problem: &Problem, plan: &Plan) -> Result<(), String> {
         }
         worth += service.weight
             * flows().map(|flow| flow.rate * service.variants[flow.post.variant].accuracy).sum::<f64>();
-        if let Some(promise) = &service.promise {
+        if service.promise.is_some() {
             let rule = plan.promises.iter().find(|(of, _)| *of == s).map(|(_, rule)| rule);
             let rule = rule.ok_or_else(|| format!("nothing keeps the promise of {}", service.name))?;
-            kept(plan, s, service, promise, rule).map_err(|reason| format!("{}: {reason}", service.name))?;
+            kept(problem, plan, s, rule).map_err(|reason| format!("{}: {reason}", service.name))?;
         }
     }
     for (p, pipeline) in problem.pipelines.iter().enumerate() {
@@ -73,8 +76,10 @@ pub(crate) fn verify(problem: &Problem, plan: &Plan) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the devices that `rule` counts are there and keep `promise`.
-fn kept(plan: &Plan, s: usize, service: &Service, promise: &Promise, rule: &Rule) -> Result<(), String> {
+/// Whether the devices that `rule` counts are there and keep the promise to service `s`.
+fn kept(problem: &Problem, plan: &Plan, s: usize, rule: &Rule) -> Result<(), String> {
+    let service = &problem.services[s];
+    let Some(promise) = &service.promise else { return Ok(()) };
     let counted: Vec<(Shape, u32)> = match rule {
         Rule::Quotas(kinds) => kinds.iter().map(|&(shape, count, _)| (shape, count)).collect(),
         Rule::Pool(kinds) => kinds.clone(),
@@ -100,6 +105,11 @@ fn kept(plan: &Plan, s: usize, service: &Service, promise: &Promise, rule: &Rule
                 if kinds.len() == 1 && shape.is_plain() {
                     certified(service, promise, &[(shape, count)])?;
                 }
+                let mut held = plan.devices.iter().map(|devices| &devices.held);
+                let held = held.find(|held| shapes(held, s).any(|held| held == shape));
+                if let (Some(Held::Shared(shared)), true) = (held, is_one(rule, shape)) {
+                    by_turns(problem, plan, shared)?;
+                }
             }
             Ok(())
         }
@@ -115,7 +125,7 @@ fn shapes(held: &Held, s: usize) -> impl Iterator<Item = Shape> {
         }),
         Held::Shared(shared) => shared.of.iter().position(|(of, _)| *of == s).and_then(|i| {
             let (own, other) = (&shared.of[i].1.base, &shared.of[1 - i].1.base);
-            let others = Span::from_nanos(other.time.as_nanos() * u64::from(shared.turns[1 - i]));
+            let others = (shared.turns[1 - i], other.time);
             own.batch.map(|batch| Shape::shared(batch, own.time, shared.turns[i], others))
         }),
         _ => None,
@@ -174,7 +184,6 @@ fn certified(service: &Service, promise: &Promise, kinds: &[(Shape, u32)]) -> Re
         time: Some(nanos(shape.time)),
         times: None,
     });
-    let windows = promise.windows.iter().map(|&(count, length)| (count, nanos(length))).collect();
     let problem = raw::Problem {
         unit: raw::Unit::Ns,
         deadline: nanos(service.deadline),
@@ -183,13 +192,63 @@ fn certified(service: &Service, promise: &Promise, kinds: &[(Shape, u32)]) -> Re
         dispatch: raw::Dispatch::default(),
         background: true,
         workers: workers.collect(),
-        streams: vec![raw::Stream {
-            name: "all".to_owned(),
-            constraints: vec![format!("any_miss({},{})", promise.m, promise.k)],
-            arrivals: Some(raw::Arrivals { windows, ..raw::Arrivals::default() }),
-            degraded: Vec::new(),
-        }],
+        streams: vec![stream(promise)],
     };
     let problem = planner::Problem::from_raw(problem).map_err(|error| error.to_string())?;
     problem.system().admit(problem.specs()).map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// Whether one device of that shape is all that keeps a promise.
+fn is_one(rule: &Rule, shape: Shape) -> bool {
+    matches!(rule, Rule::Quotas(kinds) if matches!(kinds[..], [(only, 1, _)] if only == shape))
+}
+
+/// Whether admission promises what one device keeps alone of the two services that take turns on it. Of the other devices what goes to each
+/// is no declaration of its own.
+fn by_turns(problem: &Problem, plan: &Plan, shared: &Shared) -> Result<(), String> {
+    let held = Held::Shared(shared.clone());
+    let service = |(i, turn): (usize, u32)| {
+        let (s, of) = &shared.of[i];
+        let alone =
+            |(of, rule): &(usize, Rule)| of == s && shapes(&held, *s).any(|shape| is_one(rule, shape));
+        let promise = problem.services[*s].promise.as_ref().filter(|_| plan.promises.iter().any(alone));
+        of.base.batch.map(|batch| shared::Service {
+            name: i.to_string(),
+            deadline: Number::whole(problem.services[*s].deadline.as_nanos()),
+            guard: Number::whole(0),
+            batch: batch as usize,
+            time: Some(Number::whole(of.base.time.as_nanos())),
+            times: None,
+            turn: Some(turn),
+            streams: promise.map(stream).into_iter().collect(),
+        })
+    };
+    let services: Vec<_> = shared.turns.into_iter().enumerate().filter_map(service).collect();
+    if services.iter().any(|service| service.batch > MAX_BATCH) {
+        return Ok(());
+    }
+    let workers = shared::Workers { count: 1 };
+    let rule = "turns".to_owned();
+    let raw = shared::SharedProblem {
+        unit: raw::Unit::Ns,
+        background: true,
+        stalls: None,
+        workers,
+        rule,
+        services,
+    };
+    let problem = SharedProblem::from_raw(raw).map_err(|error| error.to_string())?;
+    decide(&problem).reason.map_or(Ok(()), Err)
+}
+
+/// A promise as a stream of its own.
+fn stream(promise: &Promise) -> raw::Stream {
+    let nanos = |length: Span| Number::whole(length.as_nanos());
+    let windows = promise.windows.iter().map(|&(count, length)| (count, nanos(length))).collect();
+    raw::Stream {
+        name: "all".to_owned(),
+        constraints: vec![format!("any_miss({},{})", promise.m, promise.k)],
+        arrivals: Some(raw::Arrivals { windows, ..raw::Arrivals::default() }),
+        degraded: Vec::new(),
+    }
 }

@@ -155,13 +155,14 @@ fn hosted(services: &[Service], class: usize, rounds: &[(u64, u64)], switch: boo
                 .flat_map(|a| theirs.posts(class, false).into_iter().map(move |b| (a, b)))
             {
                 for &(turn, turn_of_other) in rounds {
-                    let part = |s: usize, own: (usize, u64, u64), turn: u64, others: u64| {
-                        let shape = [own.1, own.2, own.2, turn, others];
-                        let in_time = own.2 + others + own.2 <= services[s].deadline;
+                    // One batch of either that nothing waited for, and then a whole turn of the other.
+                    let part = |s: usize, own: (usize, u64, u64), turn: u64, (others, each): (u64, u64)| {
+                        let shape = [own.1, own.2, own.2.max(each), turn, others * each];
+                        let in_time = own.2.max(each) + others * each + own.2 <= services[s].deadline;
                         in_time.then(|| Part { service: s, posts: vec![post(s, own)], kind: kind(s, shape) })
                     };
                     let both =
-                        [part(s, a, turn, b.2 * turn_of_other), part(other, b, turn_of_other, a.2 * turn)];
+                        [part(s, a, turn, (turn_of_other, b.2)), part(other, b, turn_of_other, (turn, a.2))];
                     if let [Some(one), Some(two)] = both {
                         all.push(vec![one, two]);
                     }

@@ -7,6 +7,7 @@ mod pipeline;
 mod region;
 mod scale;
 mod shared;
+mod split;
 
 use rt_core::{Admission, AdmissionError, ConstraintSet, Standing, StreamSpec, largest_count, seed_count};
 
@@ -17,6 +18,7 @@ pub use decide::{Decision, by_neither, decide, decide_by};
 pub use pipeline::{certify_pipeline, chosen};
 pub use region::{promised_per_s, region};
 pub use shared::{bisect, certify_shared, told};
+pub use split::{groupings, load_scale};
 
 /// The largest factor that is tried: a scale of 1000 means so many times or more.
 pub const MAX_SCALE: u64 = 1000;

@@ -10,6 +10,7 @@ pub mod counters;
 pub mod limit;
 pub mod locks;
 pub mod notice;
+pub mod panics;
 pub mod pi_mutex;
 pub mod pipe;
 pub mod realtime;

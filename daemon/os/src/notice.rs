@@ -180,6 +180,11 @@ impl Notices {
     }
 }
 
+/// Whether such a thread writes.
+pub fn is_queued() -> bool {
+    QUEUE.lock().is_some()
+}
+
 impl Drop for Notices {
     /// Waits until what is there has been written, `LAST_LINES` at most: then the thread is left behind.
     fn drop(&mut self) {

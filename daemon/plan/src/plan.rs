@@ -28,7 +28,7 @@ use crate::config::{Config, ServiceConfig};
 use crate::models::{Timed, reach_engines, resolve_models};
 use crate::profile::{Entry, Fingerprint, Profile, Work};
 
-pub use device::{DevicePlan, Searching, Share, planned_problem, refused_problem};
+pub use device::{DevicePlan, Searching, Share, Split, planned_problem, refused_problem, splits};
 pub use error::PlanError;
 pub use fused::FusedPlan;
 pub(crate) use fused::least_loads;

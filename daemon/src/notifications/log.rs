@@ -1,5 +1,6 @@
 //! The log, for people: each announcement as an event of the log, and the present state to the service manager.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -28,6 +29,8 @@ const SUSPENSION: &str = "c909c15bf2a2432fb38c7df9b265839d";
 /// The way to the thread that writes: what waits for a slow reader of standard error waits here.
 pub(crate) struct Log {
     pub(super) queue: SyncSender<Item>,
+    /// Services that have gone and of which there was no room to say so.
+    pub(super) gone: Mutex<VecDeque<String>>,
     /// Absent once it was waited for.
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -50,18 +53,29 @@ impl Log {
         let lost = Arc::clone(lost);
         let run = move || write(&announcements, &lost);
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(run)?;
-        Ok(Self { queue, thread: Mutex::new(Some(thread)) })
+        Ok(Self { queue, gone: Mutex::default(), thread: Mutex::new(Some(thread)) })
     }
 
     /// False if there is no room.
     pub(super) fn put(&self, announcement: &Arc<Announcement>) -> bool {
+        self.forget_all(&mut lock(&self.gone));
         self.queue.try_send(Item::Tell(Arc::clone(announcement))).is_ok()
     }
 
-    /// Nothing of this service stands any more. Waits for room.
+    /// Nothing of this service stands any more. Where there is no room, that is told before the next announcement.
     pub(super) fn forget(&self, service: &str) {
-        // Gone already is as good.
-        let _ = self.queue.send(Item::Forget(service.to_owned()));
+        let mut gone = lock(&self.gone);
+        gone.push_back(service.to_owned());
+        self.forget_all(&mut gone);
+    }
+
+    fn forget_all(&self, gone: &mut VecDeque<String>) {
+        while let Some(service) = gone.front() {
+            if self.queue.try_send(Item::Forget(service.clone())).is_err() {
+                break;
+            }
+            gone.pop_front();
+        }
     }
 
     /// Ends the thread once it has written what is there, and waits for that, but not for ever: then it is left behind

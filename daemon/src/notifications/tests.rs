@@ -26,7 +26,7 @@ fn stuck_channels_hold_nobody_up_and_no_announcement_goes_uncounted() {
     // Neither the thread of the log nor that of the bus has come yet.
     let (queue, unread) = sync_channel(ROOM);
     let bus = Bus::new(&BusConfig::Session);
-    let log = Log { queue, thread: Mutex::default() };
+    let log = Log { queue, gone: Mutex::default(), thread: Mutex::default() };
     let notifications =
         Notifications { hub: Arc::default(), log, hook, bus, metrics: None, lost: Arc::default() };
 

@@ -107,7 +107,7 @@ fn carrying_most(problem: &SharedProblem, decision: Decision) -> Decision {
 ///
 /// # Errors
 /// If none of those that are tried do: what is said of those that were tried first.
-fn shortest_turns<T>(
+pub(super) fn shortest_turns<T>(
     problem: &SharedProblem,
     mut turns: Vec<u32>,
     passes: impl Fn(&[u32]) -> Result<T, SharingError>,

@@ -12,7 +12,6 @@ mod cuda;
 mod source;
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tract_onnx::prelude::*;
@@ -182,13 +181,9 @@ impl Plan {
 
 /// Runs a step of tract's that may refuse a malformed graph, or what a request holds, by an error or by a panic.
 fn guarded<T>(step: impl FnOnce() -> TractResult<T>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(step)) {
+    match panics::caught(step) {
         Ok(result) => result.map_err(|error| format!("{error:#}")),
-        Err(panic) => {
-            let told = panic.downcast_ref::<String>().map(String::as_str);
-            let told = told.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
-            Err(format!("tract panicked: {told}"))
-        }
+        Err(panic) => Err(format!("tract panicked: {panic}")),
     }
 }
 

@@ -17,7 +17,7 @@ use weir_os::pipe::say;
 use weir_plan::certificate::{planned_on, problem_of, staged_problem_of};
 use weir_plan::config::{Config, Select};
 use weir_plan::models::resolve_models;
-use weir_plan::plan::{Plan, SelectionPlan, ServicePlan, Stalls};
+use weir_plan::plan::{DevicePlan, Plan, SelectionPlan, ServicePlan, Split, Stalls, splits};
 use weir_plan::profile::{Fingerprint, Profile};
 use weir_plan::text::{device_json, print_plan, service_json, warn_of};
 
@@ -74,6 +74,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         stages::draw(&plan, name, figure)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let config = Config::load(&args.file)?;
+    let splits = splits(&config, &resolve_models(&config)?, &Profile::load(&config.daemon.profile)?)?;
     let compute = |s: &ServicePlan| (s.variants.len() > 1).then(|| SelectionPlan::compute(s, args.max_miss));
     let selections: Vec<_> = plan.services.iter().map(compute).collect();
     let all = || plan.services.iter().zip(&selections);
@@ -94,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             "{:#}",
             json!({
                 "services": services,
-                "devices": plan.devices().into_iter().map(device_json).collect::<Vec<_>>(),
+                "devices": plan.devices().into_iter().map(|device| with_split(device, &splits)).collect::<Vec<_>>(),
                 "machine_differs": plan.mismatches(),
                 "workers_differ": plan.other_company,
                 "servers_unreached": plan.unreached,
@@ -102,6 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         );
     } else {
         print_plan(&plan);
+        splits.iter().for_each(|(device, split)| print_split(device, split));
         for (service, selection) in all() {
             match selection {
                 None => {}
@@ -126,6 +129,33 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How a device would carry more.
+fn print_split(device: &str, split: &Split) {
+    let times = |thousandths: u64| thousandths as f64 / 1000.0;
+    say!("device {device} would carry more of what is reserved {split}:");
+    say!(
+        "  all of it could be sent {:.2} times as fast as declared, instead of {:.2}; each worker would load the models of its own \
+         services alone, and take their promises with it when it is lost",
+        times(split.carries),
+        times(split.together)
+    );
+}
+
+/// A device, and how it would carry more.
+fn with_split(device: &DevicePlan, splits: &[(String, Split)]) -> Value {
+    let mut json = device_json(device);
+    let of = splits.iter().find(|(name, _)| *name == device.config.name);
+    json["split"] = of.map_or(Value::Null, |(_, split)| {
+        json!({
+            "groups": split.groups,
+            "workers": split.workers,
+            "load_scale": split.carries as f64 / 1000.0,
+            "load_scale_together": split.together as f64 / 1000.0,
+        })
+    });
+    json
 }
 
 /// What selection is worth, and who selects where simulation says who does.

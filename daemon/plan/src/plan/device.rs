@@ -2,6 +2,7 @@
 
 mod choice;
 mod search;
+mod split;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::profile::Profile;
 use choice::Choice;
 pub use search::Searching;
 use search::search;
+pub use split::Split;
 use weir_engine::ModelSpec;
 
 /// What services that share workers can promise together.
@@ -115,7 +117,10 @@ pub(super) fn compute_all(
         let chosen = Choice::new(config, index, models, profile).and_then(|choice| {
             let found = search(&choice, observe);
             let device = || config.devices[index].name.clone();
-            let (chosen, untried) = found.map_err(|reason| PlanError::Device { device: device(), reason })?;
+            let (chosen, untried) = found.map_err(|reason| {
+                let hint = split::split(&choice).map(|split| format!("; {split}, it could"));
+                PlanError::Device { device: device(), reason: reason + &hint.unwrap_or_default() }
+            })?;
             Ok(choice.parts(chosen, untried))
         });
         match chosen {
@@ -128,6 +133,22 @@ pub(super) fn compute_all(
         }
     }
     (parts, refused)
+}
+
+/// For each device whose services would carry more of what is reserved in groups that have some of its workers each: its name, and how.
+///
+/// # Errors
+/// If the profile lacks a model.
+pub fn splits(
+    config: &Config,
+    models: &[Vec<ModelSpec>],
+    profile: &Profile,
+) -> Result<Vec<(String, Split)>, PlanError> {
+    let of = |index: usize| {
+        let choice = Choice::new(config, index, models, profile)?;
+        Ok(split::split(&choice).map(|split| (config.devices[index].name.clone(), split)))
+    };
+    (0..config.devices.len()).filter_map(|index| of(index).transpose()).collect()
 }
 
 /// The services on a device, by their places in the configuration.

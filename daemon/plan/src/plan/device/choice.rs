@@ -102,8 +102,20 @@ impl<'a> Choice<'a> {
         Ok(Self { device, services, reserved, sizes, model_bytes, tests })
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.device.name
+    /// Some of the services, on another device.
+    pub(super) fn of(&self, device: &'a DeviceConfig, services: &[usize]) -> Self {
+        let sizes = services.iter().map(|&service| self.sizes[service].clone()).collect();
+        let reserved = services.iter().map(|&service| self.reserved[service].clone()).collect();
+        let services = services.iter().map(|&service| self.services[service]).collect();
+        Self { device, services, reserved, sizes, model_bytes: 0, tests: Cell::new(0) }
+    }
+
+    pub(super) const fn device(&self) -> &DeviceConfig {
+        self.device
+    }
+
+    pub(super) fn service_name(&self, service: usize) -> String {
+        self.services[service].name.clone()
     }
 
     /// Admission tests that were made until now.

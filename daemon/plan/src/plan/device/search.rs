@@ -75,7 +75,7 @@ fn bounded(
 }
 
 /// For each time that a batch of any service can take: the largest batches of all that take no longer, or else the smallest.
-fn within_each_time(sizes: &[Vec<Workers>]) -> Vec<Vec<usize>> {
+pub(super) fn within_each_time(sizes: &[Vec<Workers>]) -> Vec<Vec<usize>> {
     let mut caps: Vec<Span> = sizes.iter().flatten().map(Workers::batch_time).collect();
     caps.sort();
     caps.dedup();
@@ -101,7 +101,11 @@ impl Search<'_> {
                 self.untried += 1;
                 continue;
             }
-            observe(Searching { device: self.choice.name(), tests: self.choice.tests(), most: self.most });
+            observe(Searching {
+                device: &self.choice.device().name,
+                tests: self.choice.tests(),
+                most: self.most,
+            });
             match self.choice.look_at(&picks, self.best.as_ref()) {
                 Ok(chosen) if chosen.merit > least || self.best.is_none() => {
                     changed = true;

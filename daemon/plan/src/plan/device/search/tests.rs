@@ -2,6 +2,7 @@
 
 use rt_core::Span;
 
+use super::super::split;
 use super::*;
 use crate::config::Config;
 use crate::models::resolve_models;
@@ -247,4 +248,83 @@ fn the_rule_that_leaves_more_to_promise_is_taken() {
         by_turns > by_deadline + 1000.0,
         "{by_turns}, and what is reserved holds by either: {by_deadline}"
     );
+}
+
+/// What is reserved of a service: so many requests in so many milliseconds, each to be answered.
+fn reserved(streams: &[(u64, u64)]) -> String {
+    let of = |(i, (count, ms)): (usize, &(u64, u64))| {
+        format!(
+            "[[service.stream]]\nname = \"s{i}\"\nconstraints = [{{ row-miss = 0 }}]\n\
+             arrivals = [{{ window = {{ count = {count}, length = \"{ms}ms\" }} }}]\n"
+        )
+    };
+    streams.iter().enumerate().map(of).collect()
+}
+
+/// Bursts above a batch, and deadlines that leave little time for the batches of all others.
+fn bursts(faster: u64) -> Case {
+    let of = |streams: &[(u64, u64)]| {
+        reserved(&streams.iter().map(|&(count, ms)| (count, ms / faster)).collect::<Vec<_>>())
+    };
+    let (a, b, c, d) =
+        (of(&[(6, 33)]), of(&[(2, 66), (2, 66), (2, 66)]), of(&[(8, 120), (8, 120)]), of(&[(1, 50)]));
+    Case::on(
+        "workers = 2\n",
+        &[
+            ("a", &[2, 3, 4, 4], 26, &a),
+            ("b", &[3, 4, 5, 6], 46, &b),
+            ("c", &[3, 4, 5, 5, 6, 6, 7, 7], 91, &c),
+            ("d", &[2], 16, &d),
+        ],
+    )
+}
+
+#[test]
+fn services_that_carry_more_on_workers_of_their_own_are_told_so() {
+    let case = bursts(1);
+    let found = split::split(&case.choice()).expect("a split");
+    assert!(found.carries > found.together && found.together > 1000, "{found:?}");
+    assert_eq!((found.groups.concat().len(), found.workers), (4, 1));
+    // So much is certified of each of its devices, and of the whole with no batches more.
+    for (groups, workers, scale) in
+        [(found.groups.clone(), 1, found.carries), (vec![found.groups.concat()], 2, found.together)]
+    {
+        let mut least = u64::MAX;
+        for group in groups {
+            let mut device = case.config.devices[0].clone();
+            device.workers = workers;
+            let choice = case.choice();
+            let members: Vec<_> = (0..4).filter(|&i| group.contains(&choice.service_name(i))).collect();
+            let part = choice.of(&device, &members);
+            let sizes: Vec<usize> = part.sizes.iter().map(Vec::len).collect();
+            let picks = |mut n: usize| {
+                let pick = |size: &usize| {
+                    let pick = n % size;
+                    n /= size;
+                    pick
+                };
+                sizes.iter().map(pick).collect::<Vec<_>>()
+            };
+            let all = (0..sizes.iter().product()).map(|n| part.problem(&picks(n)).expect("a problem"));
+            let most =
+                all.fold(0, |most, problem| planner::certify::load_scale(&problem, most).unwrap_or(most));
+            least = least.min(most);
+        }
+        assert!(least >= scale && least < scale + scale / 10, "{least} instead of {scale}");
+    }
+    // What carries as much together, of one worker and of nothing reserved, is left as it is.
+    let loose = reserved(&[(4, 33)]);
+    let loose: [Of<'_>; 2] = [("a", &[2, 3, 4, 4], 90, &loose), ("b", &[3, 4, 5, 6], 100, &loose)];
+    for case in [Case::new(&loose), Case::on("workers = 2\n", &loose), cases().swap_remove(0)] {
+        assert_eq!(split::split(&case.choice()), None);
+    }
+}
+
+#[test]
+fn a_refusal_tells_of_a_split_that_would_hold() {
+    let case = bursts(3);
+    let refused =
+        Plan::of(&case.config, case.models.clone(), &case.profile).expect_err("too much").to_string();
+    let told = "as 2 devices with 1 worker(s) each, for ";
+    assert!(refused.contains(told) && refused.ends_with(", it could"), "{refused}");
 }
