@@ -136,6 +136,40 @@ class Sync(Case):
         self.assertIsInstance(steady.infer(held[1], zeros), weir.Result)
         self.assertEqual(self.held(steady), [held[1].name])
 
+    def test_streams_of_one_name_in_two_services_are_two(self) -> None:
+        zeros = np.zeros(2, np.float32)
+
+        async def asynchronous() -> None:
+            async with await weir.aio.connect(self.daemon.socket, reconnect=True) as client:
+                slow = await client.register("slow", self.name)
+                typed = await client.register("typed", self.name)
+                for ends in (True, False):
+                    self.compare(await client.infer(typed, *request(7)), 7)
+                    self.assertIsInstance(await client.infer(slow, zeros), weir.Result)
+                    if ends:
+                        client._socket.shutdown(socket.SHUT_RDWR)
+                        await client._tasks[0]
+                await client.unregister(slow)
+                self.compare(await client.infer(typed, *request(8)), 8)
+                with self.assertRaisesRegex(ValueError, "of service 'slow' was given up"):
+                    await client.infer(slow, zeros)
+
+        steady = weir.Client(self.daemon.socket, reconnect=True)
+        self.addCleanup(steady.close)
+        slow, typed = (steady.register(service, self.name) for service in ("slow", "typed"))
+        for ends in (True, False):
+            self.compare(steady.infer(typed, *request(7)), 7)
+            self.assertIsInstance(steady.infer(slow, zeros), weir.Result)
+            if ends:
+                steady._socket.shutdown(socket.SHUT_RDWR)
+                self.assertRaises(weir.ClosedError, steady.ping)
+        steady.unregister(slow)
+        self.compare(steady.infer(typed, *request(8)), 8)
+        with self.assertRaisesRegex(ValueError, "of service 'slow' was given up"):
+            steady.infer(slow, zeros)
+        steady.close()
+        asyncio.run(asynchronous())
+
     def test_who_connects_again_waits_for_its_names_but_not_long(self) -> None:
         steady = weir.Client(self.daemon.socket, reconnect=True)
         self.addCleanup(steady.close)
@@ -507,7 +541,7 @@ class Bytes(unittest.TestCase):
                 decoder.next()
         for body in [b"", b"\x01", b"\x01\x00\x00\x00" * 9 + b"\xff\xff", bytes(32) + b"\x01\x00\xff"]:
             with self.assertRaises(weir.ProtocolError):
-                wire.registered(wire.Frame(wire.REGISTERED, 1, body), "t")
+                wire.registered(wire.Frame(wire.REGISTERED, 1, body), "s", "t")
         with self.assertRaises(weir.ClosedError) as caught:
             decoder = wire.Decoder()
             decoder.feed(wire.frame(wire.ERROR, 0, b"\x06\x00" + wire.string("too slow")))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from . import _wire as wire
 from ._alarm import Alarm, Inlet
 from ._arena import Arena, Place
+from ._held import Held, Holds
 from ._types import (
     PAUSES, Answer, Array, Arrivals, ClosedError, Constraint, NotTaken, Outcome, ProtocolError, RefusedError, Stream, is_in_use,
 )  # fmt: skip
@@ -56,8 +57,8 @@ class Client:
         reconnect: bool = False,
     ) -> None:
         self._path, self._name, self._timeout, self._reconnect = path, name, timeout, reconnect
-        # What is to be registered and subscribed to again: each stream by its name, with what it is on this connection.
-        self._streams: dict[str, tuple[str, Sequence[Constraint], Sequence[Arrivals], Union[str, None], Stream]] = {}
+        # What is to be registered and subscribed to again.
+        self._streams = Holds()
         self._mask = 0
         self._connect()
 
@@ -89,10 +90,10 @@ class Client:
         self._connect()
         pauses = iter(PAUSES)
         try:
-            for name, (service, constraints, arrivals, class_, _) in list(self._streams.items()):
+            for held in self._streams.values():
                 while True:
                     try:
-                        self.register(service, name, constraints, arrivals, class_)
+                        self._enter(held)
                         break
                     except RefusedError as error:
                         pause = next(pauses, None) if is_in_use(error) else None
@@ -108,8 +109,13 @@ class Client:
     def _now(self, stream: Stream) -> Stream:
         """The stream as it is on the present connection."""
         self._alive()
-        held = self._streams.get(stream.name)
-        return held[4] if self._reconnect and held else stream
+        return self._streams.of(stream).stream if self._reconnect else stream
+
+    def _enter(self, held: Held) -> Stream:
+        """Registers a stream on the present connection."""
+        wire.knows_classes(self._version, held.class_)
+        held.stream = self._ask(wire.REGISTER, held.body, lambda told: wire.registered(told, held.service, held.name))
+        return held.stream
 
     def _alive(self) -> None:
         """Connects anew where the connection has ended, if that is wanted."""
@@ -151,17 +157,16 @@ class Client:
     ) -> Stream:
         """Asks for a stream and the promise that goes with it; best effort, or reserved, without constraints. Its requests are
         of the class of that name unless they name another."""
-        body = wire.register(service, name, constraints, arrivals, class_)
+        held = Held(wire.register(service, name, constraints, arrivals, class_), service, name, class_)
         self._alive()
-        wire.knows_classes(self._version, class_)
-        stream = self._ask(wire.REGISTER, body, lambda answer: wire.registered(answer, name))
-        self._streams[name] = (service, constraints, arrivals, class_, stream)
+        stream = self._enter(held)
+        self._streams[service, name] = held
         return stream
 
     def unregister(self, stream: Stream) -> None:
         """Gives a stream up; what it still has waiting is cancelled."""
         number = self._now(stream).id
-        self._streams.pop(stream.name, None)
+        self._streams.pop((stream.service, stream.name), None)
         self._ask_for(wire.UNREGISTER, number.to_bytes(4, "little"), wire.UNREGISTERED)
 
     def subscribe(self, mask: int) -> None:

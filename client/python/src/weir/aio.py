@@ -15,6 +15,7 @@ from . import _wire as wire
 from ._alarm import Alarm, Inlet
 from ._arena import Arena, Place
 from ._client import DEFAULT_SOCKET, KEPT_LIMIT, unreachable
+from ._held import Held, Holds
 from ._types import (
     PAUSES, Array, Arrivals, ClosedError, Constraint, Event, EventsLost, Outcome, ProtocolError, RefusedError, Stream, is_in_use,
 )  # fmt: skip
@@ -66,8 +67,8 @@ class Client:
 
     def __init__(self, path: Union[str, PathLike[str]], name: str, timeout: float, reconnect: bool) -> None:
         self._path, self._name, self._timeout, self._reconnect = path, name, timeout, reconnect
-        # What is to be registered and subscribed to again: each stream by its name, with what it is on this connection.
-        self._streams: dict[str, tuple[str, Sequence[Constraint], Sequence[Arrivals], Union[str, None], Stream]] = {}
+        # What is to be registered and subscribed to again.
+        self._streams = Holds()
         self._mask = 0
         self._opening = asyncio.Lock()
 
@@ -125,10 +126,10 @@ class Client:
             await self._open()
             pauses = iter(PAUSES)
             try:
-                for stream_name, (service, constraints, arrivals, class_, _) in list(self._streams.items()):
+                for held in list(self._streams.values()):
                     while True:
                         try:
-                            await self._register(service, stream_name, constraints, arrivals, class_)
+                            await self._enter(held)
                             break
                         except RefusedError as error:
                             pause = next(pauses, None) if is_in_use(error) else None
@@ -145,8 +146,7 @@ class Client:
     async def _now(self, stream: Stream) -> Stream:
         """The stream as it is on the present connection."""
         await self._alive()
-        held = self._streams.get(stream.name)
-        return held[4] if self._reconnect and held else stream
+        return self._streams.of(stream).stream if self._reconnect else stream
 
     async def close(self) -> None:
         """Ends the connection for good and gives up its streams."""
@@ -175,27 +175,23 @@ class Client:
     ) -> Stream:
         """Asks for a stream and the promise that goes with it; best effort, or reserved, without constraints. Its requests are
         of the class of that name unless they name another."""
+        held = Held(wire.register(service, name, constraints, arrivals, class_), service, name, class_)
         await self._alive()
-        return await self._register(service, name, constraints, arrivals, class_)
-
-    async def _register(
-        self,
-        service: str,
-        name: str,
-        constraints: Sequence[Constraint],
-        arrivals: Sequence[Arrivals],
-        class_: Union[str, None],
-    ) -> Stream:
-        wire.knows_classes(self._version, class_)
-        body = wire.register(service, name, constraints, arrivals, class_)
-        stream = await self._ask(wire.REGISTER, body, lambda answer: wire.registered(answer, name))
-        self._streams[name] = (service, constraints, arrivals, class_, stream)
+        stream = await self._enter(held)
+        self._streams[service, name] = held
         return stream
+
+    async def _enter(self, held: Held) -> Stream:
+        """Registers a stream on the present connection."""
+        wire.knows_classes(self._version, held.class_)
+        told = await self._ask(wire.REGISTER, held.body, lambda answer: wire.registered(answer, held.service, held.name))
+        held.stream = told
+        return told
 
     async def unregister(self, stream: Stream) -> None:
         """Gives a stream up; what it still has waiting is cancelled."""
         number = (await self._now(stream)).id
-        self._streams.pop(stream.name, None)
+        self._streams.pop((stream.service, stream.name), None)
         await self._ask_for(wire.UNREGISTER, number.to_bytes(4, "little"), wire.UNREGISTERED)
 
     async def subscribe(self, mask: int) -> None:
