@@ -338,6 +338,48 @@ class Sync(Case):
             self.client.share(4096)
         self.assertIn("already", str(caught.exception))
 
+    def test_a_place_of_a_lost_arena_is_told(self) -> None:
+        async def asynchronous() -> None:
+            async with await weir.aio.connect(self.daemon.socket, reconnect=True) as client:
+                gone, stream = [await client.register("slow", self.name + part) for part in ("-gone", "")]
+                place = (await client.share(1 << 16)).place(stream)
+                place.input[:] = 1
+                self.assertIsInstance(await client.infer_shared(place), weir.Result)
+                await client.unregister(gone)
+                client._socket.shutdown(socket.SHUT_RDWR)
+                await client._tasks[0]
+                with self.assertRaisesRegex(ValueError, "not that of the present connection"):
+                    await client.infer_shared(place)
+                arena = await client.share(1 << 16)
+                with self.assertRaisesRegex(ValueError, "not that of the present connection"):
+                    await client.infer_shared(place)
+                place = arena.place(stream)
+                place.input[:] = 1
+                self.assertIsInstance(await client.infer_shared(place), weir.Result)
+
+        steady = weir.Client(self.daemon.socket, reconnect=True)
+        self.addCleanup(steady.close)
+        gone, stream = (steady.register("slow", self.name + part) for part in ("-gone", ""))
+        place = steady.share(1 << 16).place(stream)
+        place.input[:] = 1
+        self.assertIsInstance(steady.infer_shared(place), weir.Result)
+        steady.unregister(gone)
+        steady._socket.shutdown(socket.SHUT_RDWR)
+        self.assertRaises(weir.ClosedError, steady.ping)
+        with self.assertRaisesRegex(ValueError, "not that of the present connection"):
+            steady.infer_shared(place)
+        arena = steady.share(1 << 16)
+        with self.assertRaisesRegex(ValueError, "not that of the present connection"):
+            steady.submit_shared(place)
+        # The stream has another number by now, which a place of the new arena is sent with.
+        place = arena.place(stream)
+        place.input[:] = 1
+        outcome = steady.infer_shared(place)
+        assert isinstance(outcome, weir.Result), outcome
+        self.assertNotEqual(outcome.stream, stream.id)
+        steady.close()
+        asyncio.run(asynchronous())
+
     def test_an_arena_above_the_limit_is_refused(self) -> None:
         self.assertEqual(self.client.max_arena, 1 << 20)
         with self.assertRaises(weir.RefusedError) as caught:

@@ -71,6 +71,8 @@ class Client:
         # What each request in flight belongs to: its stream, and its outputs if they lie in the arena.
         self._in_flight: dict[int, tuple[Stream, Union[dict[str, Array], None]]] = {}
         self._abandoned: set[int] = set()
+        # Which connection it is, for the arena shared on it.
+        self._mark = object()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.settimeout(self._timeout)
@@ -197,6 +199,7 @@ class Client:
             self._ask_for(wire.ARENA, nbytes.to_bytes(8, "little"), wire.MAPPED, arena.file)
         finally:
             arena.forget_file()
+        arena.connection = self._mark
         return arena
 
     def submit(
@@ -215,9 +218,11 @@ class Client:
         self, place: Place, *, deadline: Union[float, None] = None, class_: Union[str, None] = None
     ) -> int:
         """Sends one request that lies in the arena; its place is the daemon's until the answer has come."""
+        now = self._now(place.stream)
+        stream = place.on(self._mark, now)
         ends = (place.input_at, place.output_at)
-        ident = self._send(*wire.submit_shared(self._version, place.stream, *ends, deadline, class_))
-        self._in_flight[ident] = (place.stream, place.outputs)
+        ident = self._send(*wire.submit_shared(self._version, stream, *ends, deadline, class_))
+        self._in_flight[ident] = (stream, place.outputs)
         return ident
 
     def infer(

@@ -98,6 +98,8 @@ class Client:
         self._last = 0
         self._end: Union[Exception, None] = None
         self._waiting: dict[int, asyncio.Future[wire.Frame]] = {}
+        # Which connection it is, for the arena shared on it.
+        self._mark = object()
         # Frames that give up streams which nobody waits for any more.
         self._giving_up = b""
         self._events: asyncio.Queue[Union[Event, None]] = asyncio.Queue()
@@ -222,6 +224,7 @@ class Client:
             await self._ask_for(wire.ARENA, nbytes.to_bytes(8, "little"), wire.MAPPED, arena.file)
         finally:
             arena.forget_file()
+        arena.connection = self._mark
         return arena
 
     async def infer(
@@ -239,9 +242,11 @@ class Client:
         self, place: Place, *, deadline: Union[float, None] = None, class_: Union[str, None] = None
     ) -> Outcome:
         """The same for a request that lies in the arena; the outputs of its result are those of the place."""
+        now = await self._now(place.stream)
+        stream = place.on(self._mark, now)
         ends = (place.input_at, place.output_at)
-        request = wire.submit_shared(self._version, place.stream, *ends, deadline, class_)
-        return await self._infer(request, place.stream, place.outputs)
+        request = wire.submit_shared(self._version, stream, *ends, deadline, class_)
+        return await self._infer(request, stream, place.outputs)
 
     async def events(self) -> AsyncIterator[Event]:
         """The events of the subscription as they come, until the connection ends; then ask for those of the next one."""
