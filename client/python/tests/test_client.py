@@ -187,6 +187,56 @@ class Sync(Case):
                 with self.assertRaisesRegex(weir.RefusedError, "name-in-use"):
                     steady.infer(held, zeros)
             thread.join()
+        # Each call for it asks once more.
+        self.assertIsInstance(steady.infer(held, zeros), weir.Result)
+
+    def test_a_refused_stream_holds_no_other_up(self) -> None:
+        zeros = np.zeros(2, np.float32)
+
+        async def asynchronous() -> None:
+            async with await weir.aio.connect(self.daemon.socket, reconnect=True) as client:
+                lost, given_up, other = [await client.register("slow", self.name + part) for part in ("-lost", "-up", "")]
+                self.daemon.end()
+                with self.assertRaises((weir.ClosedError, OSError)):
+                    await client.infer(other, zeros)
+                # Nobody can be told, nor need be.
+                await client.unregister(given_up)
+                self.daemon.start()
+                with weir.Client(self.daemon.socket) as thief:
+                    thief.register("slow", lost.name)
+                    self.assertIsInstance(await client.infer(other, zeros), weir.Result)
+                    for _ in range(2):
+                        with self.assertRaisesRegex(weir.RefusedError, "name-in-use"):
+                            await client.infer(lost, zeros)
+                    await client.ping()
+                    self.assertEqual(sorted(self.held(thief)), sorted([lost.name, other.name]))
+                    await client.unregister(lost)
+                for stream in (lost, given_up):
+                    with self.assertRaisesRegex(ValueError, "was given up"):
+                        await client.infer(stream, zeros)
+
+        steady = weir.Client(self.daemon.socket, reconnect=True)
+        self.addCleanup(steady.close)
+        lost, given_up, told, other = (steady.register("slow", self.name + part) for part in ("-lost", "-up", "-told", ""))
+        self.daemon.end()
+        # This call finds that the connection has ended.
+        self.assertRaises(weir.ClosedError, steady.unregister, told)
+        steady.unregister(given_up)
+        self.daemon.start()
+        with weir.Client(self.daemon.socket) as thief:
+            thief.register("slow", lost.name)
+            self.assertIsInstance(steady.infer(other, zeros), weir.Result)
+            for _ in range(2):
+                with self.assertRaisesRegex(weir.RefusedError, "name-in-use"):
+                    steady.infer(lost, zeros)
+            steady.ping()
+            self.assertEqual(sorted(self.held(thief)), sorted([lost.name, other.name]))
+            steady.unregister(lost)
+        for stream in (lost, given_up, told):
+            with self.assertRaisesRegex(ValueError, "was given up"):
+                steady.infer(stream, zeros)
+        steady.close()
+        asyncio.run(asynchronous())
 
     def test_an_asyncio_client_waits_for_its_names_too(self) -> None:
         zeros = np.zeros(2, np.float32)

@@ -44,7 +44,8 @@ class Client:
     until then.
 
     With ``reconnect`` the next call after ``ClosedError`` connects anew, registers all streams again and subscribes to what
-    was subscribed to: the same ``Stream`` objects go on. Names that are in use are asked for again for up to 0.6 s. What was
+    was subscribed to: the same ``Stream`` objects go on. Names that are in use are asked for again for up to 0.6 s. A stream that
+    is refused then keeps no other from going on: each call for it asks once more, and is told why if that is refused. What was
     in flight is lost, and so are arena and alarm.
     """
 
@@ -89,19 +90,22 @@ class Client:
     def _connect_again(self) -> None:
         """Opens another connection with all that this one had."""
         self._close()
+        self._streams.left()
         self._connect()
         pauses = iter(PAUSES)
         try:
             for held in self._streams.values():
-                while True:
-                    try:
-                        self._enter(held)
-                        break
-                    except RefusedError as error:
-                        pause = next(pauses, None) if is_in_use(error) else None
-                        if pause is None:
-                            raise
-                    time.sleep(pause)
+                # What is refused is told by the calls of this stream; the others go on.
+                with contextlib.suppress(RefusedError, ValueError):
+                    while True:
+                        try:
+                            self._enter(held)
+                            break
+                        except RefusedError as error:
+                            pause = next(pauses, None) if is_in_use(error) else None
+                            if pause is None:
+                                raise
+                        time.sleep(pause)
             if self._mask:
                 self.subscribe(self._mask)
         except BaseException:
@@ -111,7 +115,10 @@ class Client:
     def _now(self, stream: Stream) -> Stream:
         """The stream as it is on the present connection."""
         self._alive()
-        return self._streams.of(stream).stream if self._reconnect else stream
+        if not self._reconnect:
+            return stream
+        held = self._streams.of(stream)
+        return held.stream or self._enter(held)
 
     def _enter(self, held: Held) -> Stream:
         """Registers a stream on the present connection."""
@@ -162,14 +169,17 @@ class Client:
         held = Held(wire.register(service, name, constraints, arrivals, class_), service, name, class_)
         self._alive()
         stream = self._enter(held)
-        self._streams[service, name] = held
+        if self._reconnect:
+            self._streams[service, name] = held
         return stream
 
     def unregister(self, stream: Stream) -> None:
-        """Gives a stream up; what it still has waiting is cancelled."""
-        number = self._now(stream).id
-        self._streams.pop((stream.service, stream.name), None)
-        self._ask_for(wire.UNREGISTER, number.to_bytes(4, "little"), wire.UNREGISTERED)
+        """Gives a stream up; what it still has waiting is cancelled. With ``reconnect`` for good, also where the daemon could not
+        be told."""
+        now = self._streams.drop(stream) if self._reconnect else stream
+        # A connection that has ended has given it up.
+        if now and not (self._reconnect and self._ended):
+            self._ask_for(wire.UNREGISTER, now.id.to_bytes(4, "little"), wire.UNREGISTERED)
 
     def subscribe(self, mask: int) -> None:
         """Chooses the events to be told: ``SAFE_MODE | SUSPENSION | MISSES_LEFT``, some of them, or 0; ``recv`` returns them."""

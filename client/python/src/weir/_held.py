@@ -8,6 +8,10 @@ from typing import Dict, Tuple, Union
 from ._types import Stream
 
 
+def given_up(stream: Stream) -> ValueError:
+    return ValueError(f"stream {stream.name!r} of service {stream.service!r} was given up")
+
+
 @dataclass
 class Held:
     """A stream, and how it was asked for."""
@@ -17,7 +21,7 @@ class Held:
     service: str
     name: str
     class_: Union[str, None]
-    #: What it is on the present connection.
+    #: What it is on the present connection; ``None`` where it is not registered there.
     stream: Union[Stream, None] = None
 
 
@@ -27,5 +31,16 @@ class Holds(Dict[Tuple[str, str], Held]):
     def of(self, stream: Stream) -> Held:
         held = self.get((stream.service, stream.name))
         if not held:
-            raise ValueError(f"stream {stream.name!r} of service {stream.service!r} was given up")
+            raise given_up(stream)
         return held
+
+    def drop(self, stream: Stream) -> Union[Stream, None]:
+        """Gives one up; what it is on the present connection."""
+        now = self.of(stream).stream
+        del self[stream.service, stream.name]
+        return now
+
+    def left(self) -> None:
+        """The connection has ended."""
+        for held in self.values():
+            held.stream = None

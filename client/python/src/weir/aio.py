@@ -15,7 +15,7 @@ from . import _wire as wire
 from ._alarm import Alarm, Inlet
 from ._arena import Arena, Place
 from ._client import DEFAULT_SOCKET, KEPT_LIMIT, unreachable
-from ._held import Held, Holds
+from ._held import Held, Holds, given_up
 from ._types import (
     PAUSES, Array, Arrivals, ClosedError, Constraint, Event, EventsLost, Outcome, ProtocolError, RefusedError, Stream, is_in_use,
 )  # fmt: skip
@@ -58,7 +58,8 @@ class Client:
     Raises as ``weir.Client`` does.
 
     With ``reconnect`` the first call after the connection has ended connects anew, registers all streams again and subscribes
-    to what was subscribed to: the same ``Stream`` objects go on. What was in flight is lost, and so are arena and alarm.
+    to what was subscribed to: the same ``Stream`` objects go on, and one that is refused keeps no other from it. What was in
+    flight is lost, and so are arena and alarm.
     """
 
     max_arena: int
@@ -125,19 +126,22 @@ class Client:
             if self._end is None:
                 return
             await self._close()
+            self._streams.left()
             await self._open()
             pauses = iter(PAUSES)
             try:
                 for held in list(self._streams.values()):
-                    while True:
-                        try:
-                            await self._enter(held)
-                            break
-                        except RefusedError as error:
-                            pause = next(pauses, None) if is_in_use(error) else None
-                            if pause is None:
-                                raise
-                        await asyncio.sleep(pause)
+                    # What is refused is told by the calls of this stream; the others go on.
+                    with contextlib.suppress(RefusedError, ValueError):
+                        while True:
+                            try:
+                                await self._enter_again(held)
+                                break
+                            except RefusedError as error:
+                                pause = next(pauses, None) if is_in_use(error) else None
+                                if pause is None:
+                                    raise
+                            await asyncio.sleep(pause)
                 if self._mask:
                     await self._ask_for(wire.SUBSCRIBE, self._mask.to_bytes(4, "little"), wire.SUBSCRIBED)
             except BaseException as error:
@@ -148,7 +152,22 @@ class Client:
     async def _now(self, stream: Stream) -> Stream:
         """The stream as it is on the present connection."""
         await self._alive()
-        return self._streams.of(stream).stream if self._reconnect else stream
+        if not self._reconnect:
+            return stream
+        held = self._streams.of(stream)
+        if not held.stream:
+            # Another task may be doing it.
+            async with self._opening:
+                return held.stream or await self._enter_again(held)
+        return held.stream
+
+    async def _enter_again(self, held: Held) -> Stream:
+        """Registers a stream that was registered before; another task may give it up meanwhile."""
+        stream = await self._enter(held)
+        if self._streams.get((held.service, held.name)) is not held:
+            await self._ask_for(wire.UNREGISTER, stream.id.to_bytes(4, "little"), wire.UNREGISTERED)
+            raise given_up(stream)
+        return stream
 
     async def close(self) -> None:
         """Ends the connection for good and gives up its streams."""
@@ -180,7 +199,8 @@ class Client:
         held = Held(wire.register(service, name, constraints, arrivals, class_), service, name, class_)
         await self._alive()
         stream = await self._enter(held)
-        self._streams[service, name] = held
+        if self._reconnect:
+            self._streams[service, name] = held
         return stream
 
     async def _enter(self, held: Held) -> Stream:
@@ -191,10 +211,12 @@ class Client:
         return told
 
     async def unregister(self, stream: Stream) -> None:
-        """Gives a stream up; what it still has waiting is cancelled."""
-        number = (await self._now(stream)).id
-        self._streams.pop((stream.service, stream.name), None)
-        await self._ask_for(wire.UNREGISTER, number.to_bytes(4, "little"), wire.UNREGISTERED)
+        """Gives a stream up; what it still has waiting is cancelled. With ``reconnect`` for good, also where the daemon could not
+        be told."""
+        now = self._streams.drop(stream) if self._reconnect else stream
+        # A connection that has ended has given it up.
+        if now and not (self._reconnect and self._end is not None):
+            await self._ask_for(wire.UNREGISTER, now.id.to_bytes(4, "little"), wire.UNREGISTERED)
 
     async def subscribe(self, mask: int) -> None:
         """Chooses the events to be told: ``SAFE_MODE | SUSPENSION | MISSES_LEFT``, some of them, or 0; ``events`` yields them."""
