@@ -388,6 +388,41 @@ class Sync(Case):
             self.client.share(4096)
         self.assertIn("already", str(caught.exception))
 
+    def test_each_call_connects_again(self) -> None:
+        async def asynchronous() -> None:
+            async with await weir.aio.connect(self.daemon.socket, reconnect=True) as client:
+                await client.subscribe(weir.SUSPENSION)
+                client._socket.shutdown(socket.SHUT_RDWR)
+                await client._tasks[0]
+                (await client.alarm()).close()
+                client._socket.shutdown(socket.SHUT_RDWR)
+                await client._tasks[0]
+                await client.share(4096)
+
+        steady = weir.Client(self.daemon.socket, reconnect=True)
+        self.addCleanup(steady.close)
+        steady.subscribe(weir.SUSPENSION)
+        stream = steady.register("slow", self.name, [weir.any_miss(1, 2)], [weir.periodic(60.0, 0.0)])
+
+        def shared() -> weir.Outcome:
+            place = steady.share(4096).place(stream)
+            place.input[:] = 1
+            return steady.infer_shared(place)
+
+        for again in (lambda: steady.alarm().close(), shared, lambda: steady.recv(0.0)):
+            steady._socket.shutdown(socket.SHUT_RDWR)
+            with self.assertRaises(weir.ClosedError):
+                steady.recv(1.0)
+            again()
+        # Who only listens hears of what comes on the next connection.
+        for _ in range(2):
+            steady.submit(stream, np.zeros(2, np.float32))
+        until = time.monotonic() + 30
+        while not isinstance(told := steady.recv(1.0), weir.Suspension):
+            self.assertLess(time.monotonic(), until, told)
+        steady.close()
+        asyncio.run(asynchronous())
+
     def test_a_place_of_a_lost_arena_is_told(self) -> None:
         async def asynchronous() -> None:
             async with await weir.aio.connect(self.daemon.socket, reconnect=True) as client:

@@ -189,6 +189,7 @@ class Client:
 
     def alarm(self) -> Alarm:
         """An eventfd that counts the changes of safe mode and the suspensions subscribed to before; once on a connection."""
+        self._alive()
         self._ask_for(wire.ALARM, b"", wire.ALARMED)
         return self._taken(self._inlet.alarm)
 
@@ -204,6 +205,7 @@ class Client:
 
     def share(self, nbytes: int) -> Arena:
         """Shares memory with the daemon, once on a connection, at most ``max_arena`` bytes."""
+        self._alive()
         arena = Arena(nbytes)
         try:
             self._ask_for(wire.ARENA, nbytes.to_bytes(8, "little"), wire.MAPPED, arena.file)
@@ -251,6 +253,8 @@ class Client:
         """The next answer or event, waiting for it so many seconds, or for ever; ``None`` if there is none."""
         frame: Union[wire.Frame, None]
         until = None if timeout is None or timeout == math.inf else time.monotonic() + timeout
+        if not self._kept:
+            self._alive()
         while True:
             frame = self._kept.popleft() if self._kept else self._read(until)
             if frame is None:

@@ -226,6 +226,7 @@ class Client:
 
     async def alarm(self) -> Alarm:
         """An eventfd that counts the changes of safe mode and the suspensions subscribed to before; once on a connection."""
+        await self._alive()
         await self._ask_for(wire.ALARM, b"", wire.ALARMED)
         return self._taken(self._inlet.alarm)
 
@@ -241,6 +242,7 @@ class Client:
 
     async def share(self, nbytes: int) -> Arena:
         """Shares memory with the daemon, once on a connection, at most ``max_arena`` bytes."""
+        await self._alive()
         arena = Arena(nbytes)
         try:
             await self._ask_for(wire.ARENA, nbytes.to_bytes(8, "little"), wire.MAPPED, arena.file)
