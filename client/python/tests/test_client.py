@@ -11,7 +11,9 @@ import struct
 import sys
 import threading
 import time
+import traceback
 import unittest
+from typing import Callable
 
 import numpy as np
 import weir
@@ -300,6 +302,26 @@ class Sync(Case):
 
         asyncio.run(run())
 
+    def test_each_call_on_an_ended_connection_raises_an_error_of_its_own(self) -> None:
+        async def run() -> None:
+            async with await weir.aio.connect(self.daemon.socket) as plain:
+                first, second = (asyncio.ensure_future(plain.ping()) for _ in range(2))
+                await asyncio.sleep(0)
+                plain._socket.shutdown(socket.SHUT_RDWR)
+                told = list(await asyncio.gather(first, second, return_exceptions=True))
+                depths = set()
+                for _ in range(3):
+                    with self.assertRaises(weir.ClosedError) as caught:
+                        await plain.ping()
+                    told.append(caught.exception)
+                    depths.add(len(list(traceback.walk_tb(plain._end.__traceback__ if plain._end else None))))
+                ended = [error for error in told if isinstance(error, weir.ClosedError)]
+                self.assertEqual((len({id(error) for error in ended}), len(depths)), (len(ended), 1))
+                self.assertEqual({str(error) for error in ended}, {str(plain._end)})
+
+        self.client.close()
+        asyncio.run(run())
+
     def test_a_request_may_have_a_deadline_of_its_own(self) -> None:
         slow, zeros = self.client.register("slow", self.name), np.zeros(2, np.float32)
         self.assertIsInstance(self.client.infer(slow, zeros, deadline=1e-6), weir.Miss)
@@ -409,7 +431,8 @@ class Sync(Case):
             place.input[:] = 1
             return steady.infer_shared(place)
 
-        for again in (lambda: steady.alarm().close(), shared, lambda: steady.recv(0.0)):
+        calls: list[Callable[[], object]] = [lambda: steady.alarm().close(), shared, lambda: steady.recv(0.0)]
+        for again in calls:
             steady._socket.shutdown(socket.SHUT_RDWR)
             with self.assertRaises(weir.ClosedError):
                 steady.recv(1.0)

@@ -50,6 +50,11 @@ async def _connect(connection: socket.socket, path: str) -> None:
             await asyncio.sleep(0.01)
 
 
+def again(error: Exception) -> Exception:
+    """The same for one more caller: one that is raised twice keeps the frames of both."""
+    return type(error)(*error.args)
+
+
 class Client:
     """A connection to the daemon; ``connect`` opens it, leaving ``async with`` closes it.
 
@@ -308,7 +313,7 @@ class Client:
         self, kind: int, body: bytes, read: Callable[[wire.Frame], T], descriptor: int = -1, wait: float = 0.0
     ) -> T:
         if self._end is not None:
-            raise self._end
+            raise again(self._end)
         if len(body) > self._decoder.max_frame:
             raise ValueError(f"a frame of {len(body)} bytes, limit {self._decoder.max_frame}: share an arena")
         self._last += 1
@@ -428,6 +433,6 @@ class Client:
             self._socket.shutdown(socket.SHUT_RDWR)
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(error)
+                future.set_exception(again(error))
             # If it waits for room, it shall look.
             self._room.release()
