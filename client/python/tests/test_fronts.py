@@ -252,6 +252,8 @@ class Served(unittest.TestCase):
             dealt = fronts.register("slow", "much", [weir.row_miss(0)], [weir.periodic(1.0, 1.0)])
             with self.assertRaises(ValueError):
                 fronts.submit(dealt, np.zeros(3, np.float32))
+            with self.assertRaises(ValueError):
+                fronts.submit(dealt, ZEROS, deadline=-0.001)
             self.assertEqual(dealt.sent, 0)
             self.assertIsInstance(fronts.infer(dealt, ZEROS), weir.Result)
 

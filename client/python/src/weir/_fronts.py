@@ -210,8 +210,7 @@ class Fronts:
             if class_ is not None:
                 dealt.stream.class_number(class_)
         self._adopt()
-        sequence, self._last = dealt.sent, self._last + 1
-        dealt.sent += 1
+        sequence, own_id = dealt.sent, self._last + 1
         whose = dealt.word.front(sequence)
         own = [] if whose is None else [whose]
         for number in [*own, *(front for front in dealt._anywhere() if front not in own)]:
@@ -225,10 +224,13 @@ class Fronts:
                 self._lose(number, error)
                 continue
             due = time.monotonic() + stream.deadline + self._timeout
-            front.in_flight[ident] = (self._last, dealt, sequence, due)
-            return self._last
-        self._missed(self._last, sequence, "front-lost")
-        return self._last
+            front.in_flight[ident] = (own_id, dealt, sequence, due)
+            break
+        else:
+            self._missed(own_id, sequence, "front-lost")
+        # What a client has found wrong with it, its deadline say, has not counted.
+        dealt.sent, self._last = sequence + 1, own_id
+        return own_id
 
     def infer(
         self, dealt: Dealt, *inputs: npt.ArrayLike, deadline: Union[float, None] = None, class_: Union[str, None] = None
