@@ -92,8 +92,7 @@ class Dealt:
         raise ClosedError("no front is there")
 
     def _anywhere(self) -> Iterator[int]:
-        """The fronts that are there, each time from another one on."""
-        self._turn += 1
+        """The fronts that are there, from the one on whose turn it is to get what need not be answered."""
         count = len(self.shares)
         places = ((self._turn + place) % count for place in range(count))
         return (front for front in places if self.shares[front])
@@ -225,6 +224,8 @@ class Fronts:
                 continue
             due = time.monotonic() + stream.deadline + self._timeout
             front.in_flight[ident] = (own_id, dealt, sequence, due)
+            if number != whose:
+                dealt._turn = number + 1
             break
         else:
             self._missed(own_id, sequence, "front-lost")
