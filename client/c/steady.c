@@ -33,8 +33,11 @@ static weir_status hello(weir_client *client) {
     client->max_frame = (uint32_t)take(&body, 4);
     client->max_arena = take(&body, 8);
     take_string(&body, daemon, sizeof daemon);
-    if (!all_read(&body) || version < OLDEST_VERSION || version > VERSION)
-        return broken(client, WEIR_PROTOCOL, "the daemon's WELCOME is not of version 1 to 4");
+    if (!all_read(&body) || version < OLDEST_VERSION || version > VERSION) {
+        char why[64];
+        snprintf(why, sizeof why, "the daemon's WELCOME is not of version %d to %d", OLDEST_VERSION, VERSION);
+        return broken(client, WEIR_PROTOCOL, why);
+    }
     client->version = (uint16_t)version;
     return WEIR_OK;
 }
