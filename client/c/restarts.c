@@ -79,8 +79,9 @@ int main(int argc, char **argv) {
     /* The arena of the first connection is only memory by now; another one, and another alarm, can be had. */
     place.input[0] = 1;
     CHECK(weir_place_for(client, &second, &place) == WEIR_INVALID);
-    CHECK(weir_infer_shared(client, &second, &place, &answer) == WEIR_REFUSED && weir_refusal_code(client) == 12);
-    CHECK(weir_share(client, 4096) == WEIR_OK && weir_place_for(client, &second, &place) == WEIR_OK);
+    CHECK(weir_infer_shared(client, &second, &place, &answer) == WEIR_INVALID && strstr(weir_error(client), "was lost") != NULL);
+    CHECK(weir_share(client, 4096) == WEIR_OK);
+    CHECK(weir_submit_shared(client, &second, &place, NULL) == WEIR_INVALID && weir_place_for(client, &second, &place) == WEIR_OK);
     CHECK(weir_infer_shared(client, &second, &place, &answer) == WEIR_OK && weir_alarm(client, &fd) == WEIR_OK);
 
     promised("third", 50, &third);

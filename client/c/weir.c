@@ -245,6 +245,9 @@ weir_status weir_submit_shared(weir_client *client, const weir_stream *stream, c
                                uint64_t *id) {
     weir_status status = begin_submit(client, stream, (kinds){SUBMIT_SHARED, SUBMIT_SHARED_AT, SUBMIT_SHARED_OF});
     if (status != WEIR_OK) return status;
+    /* One of the arena before would be taken for one of this. */
+    if (client->arena_stale || client->arena == NULL || place->output != client->arena + place->output_at)
+        return fail(client, WEIR_INVALID, "the arena of this place was lost with its connection: share another");
     put(&client->out, place->input_at, 8);
     put(&client->out, place->output_at, 8);
     return sent(client, id);
