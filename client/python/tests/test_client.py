@@ -143,8 +143,7 @@ class Sync(Case):
 
         async def asynchronous() -> None:
             async with await weir.aio.connect(self.daemon.socket, reconnect=True) as client:
-                slow = await client.register("slow", self.name)
-                typed = await client.register("typed", self.name)
+                slow, typed = [await client.register(service, self.name + "-aio") for service in ("slow", "typed")]
                 for ends in (True, False):
                     self.compare(await client.infer(typed, *request(7)), 7)
                     self.assertIsInstance(await client.infer(slow, zeros), weir.Result)
@@ -197,7 +196,7 @@ class Sync(Case):
 
         async def asynchronous() -> None:
             async with await weir.aio.connect(self.daemon.socket, reconnect=True) as client:
-                lost, given_up, other = [await client.register("slow", self.name + part) for part in ("-lost", "-up", "")]
+                lost, given_up, other = [await client.register("slow", self.name + part) for part in ("-aio-lost", "-aio-up", "-aio")]
                 self.daemon.end()
                 with self.assertRaises((weir.ClosedError, OSError)):
                     await client.infer(other, zeros)
@@ -449,7 +448,7 @@ class Sync(Case):
     def test_a_place_of_a_lost_arena_is_told(self) -> None:
         async def asynchronous() -> None:
             async with await weir.aio.connect(self.daemon.socket, reconnect=True) as client:
-                gone, stream = [await client.register("slow", self.name + part) for part in ("-gone", "")]
+                gone, stream = [await client.register("slow", self.name + part) for part in ("-aio-gone", "-aio")]
                 place = (await client.share(1 << 16)).place(stream)
                 place.input[:] = 1
                 self.assertIsInstance(await client.infer_shared(place), weir.Result)
