@@ -20,6 +20,8 @@
 #define remember weir_own_remember
 #define forget weir_own_forget
 #define holds weir_own_holds
+#define present weir_own_present
+#define is_there weir_own_is_there
 
 /* Frames kept, and ids that nobody waits for any more, at most. */
 enum { KEPT_LIMIT = 4096 };
@@ -35,6 +37,8 @@ typedef struct kept {
 typedef struct held {
     struct held *next;
     weir_stream *stream;
+    /* Whether it is registered on this connection. */
+    bool there;
     size_t length;
     uint8_t body[];
 } held;
@@ -106,5 +110,9 @@ void forget(weir_client *client, const weir_stream *stream);
 uint8_t class_of(const weir_stream *stream, const char *name);
 /* WEIR_INVALID where streams are registered again, and this is none of those. */
 weir_status holds(weir_client *client, const weir_stream *stream);
+/* The same, and registers it again where that was refused on this connection. */
+weir_status present(weir_client *client, const weir_stream *stream);
+/* Whether the daemon may have it, on this connection. */
+bool is_there(const weir_client *client, const weir_stream *stream);
 
 #endif

@@ -74,9 +74,11 @@ static void say(uint16_t kind, uint64_t id, const writer *body, size_t cut, int 
 
 static const writer nothing = {0};
 
+static uint16_t version = 1;
+
 static void welcome(void) {
     writer body = {0};
-    put(&body, 1, 2);
+    put(&body, version, 2);
     put(&body, 0, 2);
     put(&body, 4 << 20, 4);
     put(&body, 0, 8);
@@ -142,6 +144,7 @@ static void deaf(void) {
     poll(&left, 1, -1);
 }
 
+static void silent(void) {}
 static void half_a_frame(void) { grant(4, 2); result(8, 1); }
 
 static weir_client *against(void (*daemon)(void)) {
@@ -158,7 +161,7 @@ static weir_client *against(void (*daemon)(void)) {
         daemon();
         exit(EXIT_SUCCESS);
     }
-    CHECK(weir_open(&client, address.sun_path, "hostile") == WEIR_OK);
+    CHECK(weir_open(&client, address.sun_path, "hostile") == (version <= 5 ? WEIR_OK : WEIR_PROTOCOL));
     close(listener);
     return client;
 }
@@ -219,6 +222,13 @@ int main(int argc, char **argv) {
     client = against(half_a_frame);
     CHECK(registered(client, &stream) == WEIR_OK && weir_infer(client, &stream, payload, &answer) == WEIR_CLOSED);
     end(client);
+
+    for (version = 1; version <= 6; version++) {
+        client = against(silent);
+        if (version == 6) CHECK(strstr(weir_error(client), "is not of version 1 to 5") != NULL);
+        end(client);
+    }
+    version = 1;
 
     client = against(deaf);
     CHECK(registered(client, &stream) == WEIR_OK);

@@ -39,7 +39,7 @@ static weir_status infer(const weir_stream *stream) {
 }
 
 int main(int argc, char **argv) {
-    weir_stream gone, first, second, tight, copy;
+    weir_stream gone, first, second, third, tight, copy;
     weir_place place;
     weir_answer answer;
     int fd;
@@ -79,23 +79,37 @@ int main(int argc, char **argv) {
     /* The arena of the first connection is only memory by now; another one, and another alarm, can be had. */
     place.input[0] = 1;
     CHECK(weir_place_for(client, &second, &place) == WEIR_INVALID);
-    CHECK(weir_infer_shared(client, &second, &place, &answer) == WEIR_REFUSED && weir_refusal_code(client) == 12);
-    CHECK(weir_share(client, 4096) == WEIR_OK && weir_place_for(client, &second, &place) == WEIR_OK);
+    CHECK(weir_infer_shared(client, &second, &place, &answer) == WEIR_INVALID && strstr(weir_error(client), "was lost") != NULL);
+    CHECK(weir_share(client, 4096) == WEIR_OK);
+    CHECK(weir_submit_shared(client, &second, &place, NULL) == WEIR_INVALID && weir_place_for(client, &second, &place) == WEIR_OK);
     CHECK(weir_infer_shared(client, &second, &place, &answer) == WEIR_OK && weir_alarm(client, &fd) == WEIR_OK);
 
+    promised("third", 50, &third);
     say("take the name");
     CHECK(infer(&second) == WEIR_CLOSED);
-    /* All streams are registered before anything else, or nothing is sent. */
+    /* Nobody can be told, nor need be. */
+    CHECK(weir_unregister(client, &third) == WEIR_OK && infer(&third) == WEIR_INVALID);
+    /* The others go on; each call for this one asks once more. */
     for (int i = 0; i < 2; i++) CHECK(infer(&second) == WEIR_REFUSED && weir_refusal_code(client) == 6);
-    CHECK(weir_ping(client) == WEIR_REFUSED);
+    CHECK(infer(&first) == WEIR_OK && weir_ping(client) == WEIR_OK);
+    say("give it back");
+    CHECK(infer(&second) == WEIR_OK);
+    say("take the name again");
+    CHECK(infer(&first) == WEIR_CLOSED);
     say("give it back in a while");
     /* Whoever had the name, this client's own connection before or another client, may have it for some time yet. */
     CHECK(infer(&first) == WEIR_OK);
+    CHECK(infer(&second) == WEIR_OK);
+
+    say("take the name for good");
+    CHECK(infer(&first) == WEIR_CLOSED && infer(&first) == WEIR_OK && infer(&second) == WEIR_REFUSED);
+    CHECK(weir_unregister(client, &second) == WEIR_OK && infer(&second) == WEIR_INVALID);
 
     say("other tensors");
     CHECK(infer(&first) == WEIR_CLOSED);
-    CHECK(infer(&first) == WEIR_INVALID && strstr(weir_error(client), "other tensors") != NULL);
-    CHECK(first.input_bytes == sizeof values);
+    /* What is granted so is given up again. */
+    for (int i = 0; i < 2; i++) CHECK(infer(&first) == WEIR_INVALID && strstr(weir_error(client), "other tensors") != NULL);
+    CHECK(first.input_bytes == sizeof values && weir_ping(client) == WEIR_OK);
     weir_close(client);
     puts("all checks passed");
     return EXIT_SUCCESS;

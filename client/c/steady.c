@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -32,8 +33,11 @@ static weir_status hello(weir_client *client) {
     client->max_frame = (uint32_t)take(&body, 4);
     client->max_arena = take(&body, 8);
     take_string(&body, daemon, sizeof daemon);
-    if (!all_read(&body) || version < OLDEST_VERSION || version > VERSION)
-        return broken(client, WEIR_PROTOCOL, "the daemon's WELCOME is not of version 1 to 4");
+    if (!all_read(&body) || version < OLDEST_VERSION || version > VERSION) {
+        char why[64];
+        snprintf(why, sizeof why, "the daemon's WELCOME is not of version %d to %d", OLDEST_VERSION, VERSION);
+        return broken(client, WEIR_PROTOCOL, why);
+    }
     client->version = (uint16_t)version;
     return WEIR_OK;
 }
@@ -85,6 +89,7 @@ static void leave_behind(weir_client *client) {
         client->alarm = -1;
     }
     client->arena_stale = client->arena != NULL;
+    for (held *stream = client->streams; stream != NULL; stream = stream->next) stream->there = false;
 }
 
 uint8_t class_of(const weir_stream *stream, const char *name) {
@@ -101,7 +106,16 @@ static bool alike(const weir_tensor *one, const weir_tensor *other, size_t count
     return true;
 }
 
-static weir_status register_again(weir_client *client, const held *stream) {
+/* The daemon has granted what the program cannot use: it need not hold it. */
+static weir_status turn_down(weir_client *client, uint32_t id, const char *why) {
+    reader body;
+    begin(client, UNREGISTER);
+    put(&client->out, id, 4);
+    weir_status status = ask(client, UNREGISTERED, -1, &body);
+    return status == WEIR_OK ? fail(client, WEIR_INVALID, "%s", why) : status;
+}
+
+static weir_status register_again(weir_client *client, held *stream) {
     reader body;
     weir_stream now, *before = stream->stream;
     begin(client, REGISTER);
@@ -112,13 +126,17 @@ static weir_status register_again(weir_client *client, const held *stream) {
     /* The program's payloads are as long as they were. */
     if (now.inputs != before->inputs || now.outputs != before->outputs ||
         !alike(now.input, before->input, now.inputs) || !alike(now.output, before->output, now.outputs))
-        return fail(client, WEIR_INVALID, "a stream takes or gives other tensors than when it was registered");
+        return turn_down(client, now.id, "a stream takes or gives other tensors than when it was registered");
     now.within_ns = before->within_ns;
     /* It may have another number. */
     const char *asked = before->asked_class == 0 ? NULL : before->of_class[before->asked_class - 1].name;
-    if (asked != NULL && (now.asked_class = class_of(&now, asked)) == 0)
-        return fail(client, WEIR_INVALID, "the service has no class %s any more", asked);
+    if (asked != NULL && (now.asked_class = class_of(&now, asked)) == 0) {
+        char why[320];
+        snprintf(why, sizeof why, "the service has no class %s any more", asked);
+        return turn_down(client, now.id, why);
+    }
     *before = now;
+    stream->there = true;
     return WEIR_OK;
 }
 
@@ -127,19 +145,22 @@ weir_status ready(weir_client *client) {
     leave_behind(client);
     weir_status status = connect_now(client);
     int pause = FIRST_PAUSE;
-    for (held *stream = client->streams; status == WEIR_OK && stream != NULL; stream = stream->next)
+    for (held *stream = client->streams; status == WEIR_OK && stream != NULL; stream = stream->next) {
         while ((status = register_again(client, stream)) == WEIR_REFUSED && client->refusal == NAME_IN_USE &&
                pause <= LAST_PAUSE) {
             poll(NULL, 0, pause);
             pause *= 2;
         }
+        /* What is wrong with one stream is told by the calls for it; the others go on. */
+        if (status == WEIR_REFUSED || status == WEIR_INVALID) status = WEIR_OK;
+    }
     if (status == WEIR_OK && client->mask != 0) {
         reader body;
         begin(client, SUBSCRIBE);
         put(&client->out, client->mask, 4);
         status = ask(client, SUBSCRIBED, -1, &body);
     }
-    /* All of it or nothing: streams are given up with the connection. */
+    /* Not half a connection: the next call begins anew. */
     if (status != WEIR_OK) {
         shutdown(client->socket, SHUT_RDWR);
         client->ended = true;
@@ -155,6 +176,7 @@ weir_status remember(weir_client *client, weir_stream *stream) {
     if (own == NULL) return broken(client, WEIR_SYSTEM, "memory is short");
     own->next = NULL;
     own->stream = stream;
+    own->there = true;
     own->length = length;
     memcpy(own->body, client->out.bytes + HEADER, length);
     held **last = &client->streams;
@@ -173,10 +195,25 @@ void forget(weir_client *client, const weir_stream *stream) {
     }
 }
 
-weir_status holds(weir_client *client, const weir_stream *stream) {
-    const held *own = client->streams;
+static held *find(const weir_client *client, const weir_stream *stream) {
+    held *own = client->streams;
     while (own != NULL && own->stream != stream) own = own->next;
-    if (own != NULL || !client->again) return WEIR_OK;
+    return own;
+}
+
+bool is_there(const weir_client *client, const weir_stream *stream) {
+    const held *own = find(client, stream);
+    return !client->again || (!client->ended && own != NULL && own->there);
+}
+
+weir_status present(weir_client *client, const weir_stream *stream) {
+    held *own = find(client, stream);
+    if (!client->again || own == NULL || own->there) return holds(client, stream);
+    return register_again(client, own);
+}
+
+weir_status holds(weir_client *client, const weir_stream *stream) {
+    if (find(client, stream) != NULL || !client->again) return WEIR_OK;
     return fail(client, WEIR_INVALID,
                 "no stream that was registered since weir_set_reconnect, or a copy of one: pass what weir_register was given");
 }

@@ -110,10 +110,12 @@ bool weir_has_shape(const weir_tensor *tensor, const uint32_t *shape, size_t dim
 }
 
 weir_status weir_unregister(weir_client *client, const weir_stream *stream) {
-    weir_status status = ready(client);
-    if (status == WEIR_OK) status = holds(client, stream);
+    weir_status status = holds(client, stream);
     if (status != WEIR_OK) return status;
+    /* A connection that has ended has given it up. */
+    const bool there = is_there(client, stream);
     forget(client, stream);
+    if (!there) return WEIR_OK;
     begin(client, UNREGISTER);
     put(&client->out, stream->id, 4);
     return done(client, UNREGISTERED, -1);
@@ -214,7 +216,7 @@ typedef struct {
 /* A daemon that can read it is told that the request is sent now, how soon its answer is wanted, and its class if it has one. */
 static weir_status begin_submit(weir_client *client, const weir_stream *stream, kinds kind) {
     weir_status status = ready(client);
-    if (status == WEIR_OK) status = holds(client, stream);
+    if (status == WEIR_OK) status = present(client, stream);
     if (status != WEIR_OK) return status;
     bool says_when = client->version >= SENT_VERSION;
     uint64_t within = stream->within_ns / 1000;
@@ -243,6 +245,9 @@ weir_status weir_submit_shared(weir_client *client, const weir_stream *stream, c
                                uint64_t *id) {
     weir_status status = begin_submit(client, stream, (kinds){SUBMIT_SHARED, SUBMIT_SHARED_AT, SUBMIT_SHARED_OF});
     if (status != WEIR_OK) return status;
+    /* One of the arena before would be taken for one of this. */
+    if (client->arena_stale || client->arena == NULL || place->output != client->arena + place->output_at)
+        return fail(client, WEIR_INVALID, "the arena of this place was lost with its connection: share another");
     put(&client->out, place->input_at, 8);
     put(&client->out, place->output_at, 8);
     return sent(client, id);

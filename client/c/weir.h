@@ -171,8 +171,9 @@ int weir_fd(const weir_client *client);
 /* Whether the client is to connect again by itself, off unless set. Then the call that finds the connection ended fails as ever,
  * and each one after it tries once to connect, to register all streams and to subscribe to what was subscribed to, and fails
  * if one of these does: a control loop needs no other rhythm for it than its own. Names that are in use are asked for again for up
- * to 0.6 s. A stream that is registered from then on is filled in anew where it lies, so it stays there until weir_unregister or weir_close, and no copy of it is taken; one whose
- * tensors have become others is WEIR_INVALID. What was in flight is lost, answers not received among it, and so are an
+ * to 0.6 s. A stream that is registered from then on is filled in anew where it lies, so it stays there until weir_unregister or weir_close, and no copy of it is taken. One that
+ * is refused then keeps no other from going on: each call for it asks once more, and tells why if that is refused; one whose
+ * tensors have become others is WEIR_INVALID. weir_unregister gives it up for good, also where the daemon could not be told. What was in flight is lost, answers not received among it, and so are an
  * arena and an alarm: their memory and descriptor stay until the next ones, or weir_close(). weir_fd() keeps its number; an epoll
  * must be told of it again. With it on, a client that weir_open() could not connect can be used as well. */
 void weir_set_reconnect(weir_client *client, bool again);

@@ -99,6 +99,7 @@ impl Client {
         let (arena, file) = Arena::create(bytes)?;
         let frame = ClientFrame::Arena { length: bytes as u64 };
         self.ask_with(&frame, Some(file), |reply, id| reply.done(Kind::Mapped, id)).await?;
+        self.connection.shares(&arena);
         Ok(arena)
     }
 
@@ -198,9 +199,10 @@ impl Client {
     /// Until the answer has come, what is written to the place spoils this request and no other.
     ///
     /// # Errors
-    /// Those of [`submit`](Self::submit).
+    /// Those of [`submit`](Self::submit), and [`Error::OtherArena`], after which nothing was sent.
     pub async fn submit_shared(&self, place: &Place) -> Result<Ticket, Error> {
-        self.submit_frame(place.stream(), place.submit()).await
+        let frame = place.submit(&self.connection.arena())?;
+        self.submit_frame(place.stream(), frame).await
     }
 
     /// Hands on a request with what the daemon reads of when it is sent and wanted.
@@ -214,7 +216,7 @@ impl Client {
     /// is then in the arena as well.
     ///
     /// # Errors
-    /// Those of [`infer`](Self::infer).
+    /// Those of [`infer`](Self::infer), and [`Error::OtherArena`].
     pub async fn infer_shared(&self, place: &Place) -> Result<Outcome, Error> {
         self.outcome(place.stream(), self.submit_shared(place)).await
     }

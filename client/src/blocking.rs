@@ -101,6 +101,7 @@ impl Client {
         let frame = ClientFrame::Arena { length: bytes as u64 };
         let sent = self.sender.send_with(&frame, file.as_fd());
         self.answer_to(sent, Kind::Arena, |reply, id| reply.done(Kind::Mapped, id))?;
+        self.sender.shares(&arena);
         Ok(arena)
     }
 
@@ -194,7 +195,7 @@ impl Client {
     /// Sends one request whose tensors lie in the arena; see [`Sender::submit_shared`].
     ///
     /// # Errors
-    /// Those of [`Sender::submit`].
+    /// Those of [`Sender::submit_shared`].
     pub fn submit_shared(&mut self, place: &Place) -> Result<RequestId, Error> {
         self.sender.submit_shared(place)
     }
@@ -203,7 +204,7 @@ impl Client {
     /// is then in the arena as well.
     ///
     /// # Errors
-    /// Those of [`infer`](Self::infer).
+    /// Those of [`infer`](Self::infer), and [`Error::OtherArena`].
     pub fn infer_shared(&mut self, place: &Place) -> Result<Outcome, Error> {
         let RequestId(id) = self.submit_shared(place)?;
         let timeout = place.stream().deadline.saturating_add(self.timeout);

@@ -12,7 +12,7 @@ use crate::wire::{CLASS_VERSION, HEADER_LEN, Kind, OLDEST_VERSION, VERSION, WITH
 /// Why an operation of a client did not succeed.
 ///
 /// After [`Refused`](Self::Refused), [`Tensor`](Self::Tensor), [`InputLength`](Self::InputLength), [`Memory`](Self::Memory),
-/// [`ArenaFull`](Self::ArenaFull), [`GivenUp`](Self::GivenUp), [`FrameTooLarge`](Self::FrameTooLarge), [`TooManyInFlight`](Self::TooManyInFlight)
+/// [`ArenaFull`](Self::ArenaFull), [`OtherArena`](Self::OtherArena), [`GivenUp`](Self::GivenUp), [`FrameTooLarge`](Self::FrameTooLarge), [`TooManyInFlight`](Self::TooManyInFlight)
 /// and a [`Timeout`](Self::Timeout) waiting for an answer the connection stays usable; after any other error
 /// it is closed and the client must connect again.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -73,6 +73,9 @@ pub enum Error {
         /// Bytes left.
         left: usize,
     },
+    /// A place in an arena of another connection, mostly of the one before; nothing was sent.
+    #[error("the arena of this place is not that of the present connection: share another")]
+    OtherArena,
     /// A request above the largest frame that the daemon takes; nothing was sent.
     #[error("a frame of {bytes} bytes, limit {limit}: share an arena")]
     FrameTooLarge {

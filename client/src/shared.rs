@@ -5,7 +5,7 @@
 mod memory;
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::error::Error;
 use crate::types::{Element, StreamInfo, TensorError, place};
@@ -26,6 +26,11 @@ impl Arena {
     pub(crate) fn create(bytes: usize) -> Result<(Self, OwnedFd), Error> {
         let (memory, file) = Memory::create(bytes)?;
         Ok((Self { memory: Arc::new(memory), used: 0 }, file))
+    }
+
+    /// Which one it is, for the connection that shares it.
+    pub(crate) fn mark(&self) -> Weak<Memory> {
+        Arc::downgrade(&self.memory)
     }
 
     /// Sets room aside for one request of `stream` and its answer, for as long as the arena lasts. A place
@@ -105,9 +110,13 @@ impl Place {
         self.memory.at(self.output)
     }
 
-    pub(crate) fn submit(&self) -> ClientFrame<'static> {
+    /// The request that lies here, on the connection that shares this arena.
+    pub(crate) fn submit(&self, shared: &Weak<Memory>) -> Result<ClientFrame<'static>, Error> {
+        if Arc::as_ptr(&self.memory) != shared.as_ptr() {
+            return Err(Error::OtherArena);
+        }
         let (input, output) = (self.input as u64, self.output as u64);
-        ClientFrame::SubmitShared { stream: self.stream.id, input, output }
+        Ok(ClientFrame::SubmitShared { stream: self.stream.id, input, output })
     }
 
     fn within(&self, tensor: &str, end: usize, bytes: u32) -> Result<(), TensorError> {
@@ -150,7 +159,8 @@ mod tests {
         assert_eq!(places.len(), 4096 / 128);
         for (n, place) in places.iter().enumerate() {
             let (input, output) = (128 * n as u64, 128 * n as u64 + 64);
-            assert_eq!(place.submit(), ClientFrame::SubmitShared { stream: 3, input, output });
+            let frame = place.submit(&arena.mark()).unwrap();
+            assert_eq!(frame, ClientFrame::SubmitShared { stream: 3, input, output });
         }
         assert!(matches!(arena.place(&stream()), Err(Error::ArenaFull { wanted: 72, left: 0 })));
     }

@@ -34,28 +34,39 @@ impl Pauses {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Held(usize);
 
-/// What is to be registered again, with what it is on the present connection; those that were given up leave their place.
+/// Whether a stream cannot be registered though others can: its own calls tell that.
+pub(crate) fn is_of_one_stream(error: &Error) -> bool {
+    matches!(error, Error::Refused(_) | Error::Classes { .. } | Error::FrameTooLarge { .. })
+}
+
+/// What is to be registered again, with what it is on the present connection, if it is there; those that were given up leave
+/// their place.
 #[derive(Debug, Default)]
-pub(crate) struct Streams(Vec<Option<(Registration, StreamInfo)>>);
+pub(crate) struct Streams(Vec<Option<(Registration, Option<StreamInfo>)>>);
 
 impl Streams {
     pub(crate) fn add(&mut self, registration: &Registration, stream: StreamInfo) -> Held {
-        self.0.push(Some((registration.clone(), stream)));
+        self.0.push(Some((registration.clone(), Some(stream))));
         Held(self.0.len() - 1)
     }
 
-    pub(crate) fn remove(&mut self, Held(place): Held) {
-        if let Some(stream) = self.0.get_mut(place) {
-            *stream = None;
-        }
-    }
-
-    pub(crate) fn get(&self, Held(place): Held) -> Result<&StreamInfo, Error> {
-        let held = self.0.get(place).and_then(Option::as_ref);
+    /// Gives one up; what it was on the present connection.
+    pub(crate) fn remove(&mut self, Held(place): Held) -> Result<Option<StreamInfo>, Error> {
+        let held = self.0.get_mut(place).and_then(Option::take);
         held.map(|(_, stream)| stream).ok_or(Error::GivenUp)
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&Registration, &mut StreamInfo)> {
+    pub(crate) fn get(
+        &mut self,
+        Held(place): Held,
+    ) -> Result<(&Registration, &mut Option<StreamInfo>), Error> {
+        let held = self.0.get_mut(place).and_then(Option::as_mut);
+        held.map(|(registration, stream)| (&*registration, stream)).ok_or(Error::GivenUp)
+    }
+
+    /// All of them, with nothing left of the connection before.
+    pub(crate) fn anew(&mut self) -> impl Iterator<Item = (&Registration, &mut Option<StreamInfo>)> {
+        self.0.iter_mut().flatten().for_each(|(_, stream)| *stream = None);
         self.0.iter_mut().flatten().map(|(registration, stream)| (&*registration, stream))
     }
 }

@@ -11,7 +11,9 @@ import struct
 import sys
 import threading
 import time
+import traceback
 import unittest
+from typing import Callable
 
 import numpy as np
 import weir
@@ -136,6 +138,39 @@ class Sync(Case):
         self.assertIsInstance(steady.infer(held[1], zeros), weir.Result)
         self.assertEqual(self.held(steady), [held[1].name])
 
+    def test_streams_of_one_name_in_two_services_are_two(self) -> None:
+        zeros = np.zeros(2, np.float32)
+
+        async def asynchronous() -> None:
+            async with await weir.aio.connect(self.daemon.socket, reconnect=True) as client:
+                slow, typed = [await client.register(service, self.name + "-aio") for service in ("slow", "typed")]
+                for ends in (True, False):
+                    self.compare(await client.infer(typed, *request(7)), 7)
+                    self.assertIsInstance(await client.infer(slow, zeros), weir.Result)
+                    if ends:
+                        client._socket.shutdown(socket.SHUT_RDWR)
+                        await client._tasks[0]
+                await client.unregister(slow)
+                self.compare(await client.infer(typed, *request(8)), 8)
+                with self.assertRaisesRegex(ValueError, "of service 'slow' was given up"):
+                    await client.infer(slow, zeros)
+
+        steady = weir.Client(self.daemon.socket, reconnect=True)
+        self.addCleanup(steady.close)
+        slow, typed = (steady.register(service, self.name) for service in ("slow", "typed"))
+        for ends in (True, False):
+            self.compare(steady.infer(typed, *request(7)), 7)
+            self.assertIsInstance(steady.infer(slow, zeros), weir.Result)
+            if ends:
+                steady._socket.shutdown(socket.SHUT_RDWR)
+                self.assertRaises(weir.ClosedError, steady.ping)
+        steady.unregister(slow)
+        self.compare(steady.infer(typed, *request(8)), 8)
+        with self.assertRaisesRegex(ValueError, "of service 'slow' was given up"):
+            steady.infer(slow, zeros)
+        steady.close()
+        asyncio.run(asynchronous())
+
     def test_who_connects_again_waits_for_its_names_but_not_long(self) -> None:
         steady = weir.Client(self.daemon.socket, reconnect=True)
         self.addCleanup(steady.close)
@@ -153,6 +188,56 @@ class Sync(Case):
                 with self.assertRaisesRegex(weir.RefusedError, "name-in-use"):
                     steady.infer(held, zeros)
             thread.join()
+        # Each call for it asks once more.
+        self.assertIsInstance(steady.infer(held, zeros), weir.Result)
+
+    def test_a_refused_stream_holds_no_other_up(self) -> None:
+        zeros = np.zeros(2, np.float32)
+
+        async def asynchronous() -> None:
+            async with await weir.aio.connect(self.daemon.socket, reconnect=True) as client:
+                lost, given_up, other = [await client.register("slow", self.name + part) for part in ("-aio-lost", "-aio-up", "-aio")]
+                self.daemon.end()
+                with self.assertRaises((weir.ClosedError, OSError)):
+                    await client.infer(other, zeros)
+                # Nobody can be told, nor need be.
+                await client.unregister(given_up)
+                self.daemon.start()
+                with weir.Client(self.daemon.socket) as thief:
+                    thief.register("slow", lost.name)
+                    self.assertIsInstance(await client.infer(other, zeros), weir.Result)
+                    for _ in range(2):
+                        with self.assertRaisesRegex(weir.RefusedError, "name-in-use"):
+                            await client.infer(lost, zeros)
+                    await client.ping()
+                    self.assertEqual(sorted(self.held(thief)), sorted([lost.name, other.name]))
+                    await client.unregister(lost)
+                for stream in (lost, given_up):
+                    with self.assertRaisesRegex(ValueError, "was given up"):
+                        await client.infer(stream, zeros)
+
+        steady = weir.Client(self.daemon.socket, reconnect=True)
+        self.addCleanup(steady.close)
+        lost, given_up, told, other = (steady.register("slow", self.name + part) for part in ("-lost", "-up", "-told", ""))
+        self.daemon.end()
+        # This call finds that the connection has ended.
+        self.assertRaises(weir.ClosedError, steady.unregister, told)
+        steady.unregister(given_up)
+        self.daemon.start()
+        with weir.Client(self.daemon.socket) as thief:
+            thief.register("slow", lost.name)
+            self.assertIsInstance(steady.infer(other, zeros), weir.Result)
+            for _ in range(2):
+                with self.assertRaisesRegex(weir.RefusedError, "name-in-use"):
+                    steady.infer(lost, zeros)
+            steady.ping()
+            self.assertEqual(sorted(self.held(thief)), sorted([lost.name, other.name]))
+            steady.unregister(lost)
+        for stream in (lost, given_up, told):
+            with self.assertRaisesRegex(ValueError, "was given up"):
+                steady.infer(stream, zeros)
+        steady.close()
+        asyncio.run(asynchronous())
 
     def test_an_asyncio_client_waits_for_its_names_too(self) -> None:
         zeros = np.zeros(2, np.float32)
@@ -214,6 +299,26 @@ class Sync(Case):
                     with self.assertRaises(weir.ClosedError):
                         await plain.ping()
 
+        asyncio.run(run())
+
+    def test_each_call_on_an_ended_connection_raises_an_error_of_its_own(self) -> None:
+        async def run() -> None:
+            async with await weir.aio.connect(self.daemon.socket) as plain:
+                first, second = (asyncio.ensure_future(plain.ping()) for _ in range(2))
+                await asyncio.sleep(0)
+                plain._socket.shutdown(socket.SHUT_RDWR)
+                told = list(await asyncio.gather(first, second, return_exceptions=True))
+                depths = set()
+                for _ in range(3):
+                    with self.assertRaises(weir.ClosedError) as caught:
+                        await plain.ping()
+                    told.append(caught.exception)
+                    depths.add(len(list(traceback.walk_tb(plain._end.__traceback__ if plain._end else None))))
+                ended = [error for error in told if isinstance(error, weir.ClosedError)]
+                self.assertEqual((len({id(error) for error in ended}), len(depths)), (len(ended), 1))
+                self.assertEqual({str(error) for error in ended}, {str(plain._end)})
+
+        self.client.close()
         asyncio.run(run())
 
     def test_a_request_may_have_a_deadline_of_its_own(self) -> None:
@@ -303,6 +408,84 @@ class Sync(Case):
         with self.assertRaises(weir.RefusedError) as caught:
             self.client.share(4096)
         self.assertIn("already", str(caught.exception))
+
+    def test_each_call_connects_again(self) -> None:
+        async def asynchronous() -> None:
+            async with await weir.aio.connect(self.daemon.socket, reconnect=True) as client:
+                await client.subscribe(weir.SUSPENSION)
+                client._socket.shutdown(socket.SHUT_RDWR)
+                await client._tasks[0]
+                (await client.alarm()).close()
+                client._socket.shutdown(socket.SHUT_RDWR)
+                await client._tasks[0]
+                await client.share(4096)
+
+        steady = weir.Client(self.daemon.socket, reconnect=True)
+        self.addCleanup(steady.close)
+        steady.subscribe(weir.SUSPENSION)
+        stream = steady.register("slow", self.name, [weir.any_miss(1, 2)], [weir.periodic(60.0, 0.0)])
+
+        def shared() -> weir.Outcome:
+            place = steady.share(4096).place(stream)
+            place.input[:] = 1
+            return steady.infer_shared(place)
+
+        calls: list[Callable[[], object]] = [lambda: steady.alarm().close(), shared, lambda: steady.recv(0.0)]
+        for again in calls:
+            steady._socket.shutdown(socket.SHUT_RDWR)
+            with self.assertRaises(weir.ClosedError):
+                steady.recv(1.0)
+            again()
+        # Who only listens hears of what comes on the next connection.
+        for _ in range(2):
+            steady.submit(stream, np.zeros(2, np.float32))
+        until = time.monotonic() + 30
+        while not isinstance(told := steady.recv(1.0), weir.Suspension):
+            self.assertLess(time.monotonic(), until, told)
+        steady.close()
+        asyncio.run(asynchronous())
+
+    def test_a_place_of_a_lost_arena_is_told(self) -> None:
+        async def asynchronous() -> None:
+            async with await weir.aio.connect(self.daemon.socket, reconnect=True) as client:
+                gone, stream = [await client.register("slow", self.name + part) for part in ("-aio-gone", "-aio")]
+                place = (await client.share(1 << 16)).place(stream)
+                place.input[:] = 1
+                self.assertIsInstance(await client.infer_shared(place), weir.Result)
+                await client.unregister(gone)
+                client._socket.shutdown(socket.SHUT_RDWR)
+                await client._tasks[0]
+                with self.assertRaisesRegex(ValueError, "not that of the present connection"):
+                    await client.infer_shared(place)
+                arena = await client.share(1 << 16)
+                with self.assertRaisesRegex(ValueError, "not that of the present connection"):
+                    await client.infer_shared(place)
+                place = arena.place(stream)
+                place.input[:] = 1
+                self.assertIsInstance(await client.infer_shared(place), weir.Result)
+
+        steady = weir.Client(self.daemon.socket, reconnect=True)
+        self.addCleanup(steady.close)
+        gone, stream = (steady.register("slow", self.name + part) for part in ("-gone", ""))
+        place = steady.share(1 << 16).place(stream)
+        place.input[:] = 1
+        self.assertIsInstance(steady.infer_shared(place), weir.Result)
+        steady.unregister(gone)
+        steady._socket.shutdown(socket.SHUT_RDWR)
+        self.assertRaises(weir.ClosedError, steady.ping)
+        with self.assertRaisesRegex(ValueError, "not that of the present connection"):
+            steady.infer_shared(place)
+        arena = steady.share(1 << 16)
+        with self.assertRaisesRegex(ValueError, "not that of the present connection"):
+            steady.submit_shared(place)
+        # The stream has another number by now, which a place of the new arena is sent with.
+        place = arena.place(stream)
+        place.input[:] = 1
+        outcome = steady.infer_shared(place)
+        assert isinstance(outcome, weir.Result), outcome
+        self.assertNotEqual(outcome.stream, stream.id)
+        steady.close()
+        asyncio.run(asynchronous())
 
     def test_an_arena_above_the_limit_is_refused(self) -> None:
         self.assertEqual(self.client.max_arena, 1 << 20)
@@ -507,7 +690,7 @@ class Bytes(unittest.TestCase):
                 decoder.next()
         for body in [b"", b"\x01", b"\x01\x00\x00\x00" * 9 + b"\xff\xff", bytes(32) + b"\x01\x00\xff"]:
             with self.assertRaises(weir.ProtocolError):
-                wire.registered(wire.Frame(wire.REGISTERED, 1, body), "t")
+                wire.registered(wire.Frame(wire.REGISTERED, 1, body), "s", "t")
         with self.assertRaises(weir.ClosedError) as caught:
             decoder = wire.Decoder()
             decoder.feed(wire.frame(wire.ERROR, 0, b"\x06\x00" + wire.string("too slow")))

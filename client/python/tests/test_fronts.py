@@ -243,6 +243,20 @@ class Served(unittest.TestCase):
             self.assertEqual((answer.reason, dealt.misses(10)), ("front-lost", 10))
             self.assertEqual(dealt.promising, [])
 
+    def test_what_need_not_be_answered_goes_to_each_in_turn(self) -> None:
+        with weir.Fronts(self.paths[:2], timeout=PATIENCE) as fronts:
+            # Every second, and every third, need not be.
+            for name, constraint in (("half", weir.any_miss(1, 2)), ("third", weir.any_miss(1, 3))):
+                dealt = fronts.register("slow", name, [constraint], [weir.periodic(0.1, 0.1)])
+                for _ in range(12):
+                    fronts.infer(dealt, ZEROS)
+                    time.sleep(0.1)
+                rest = 12 - math.floor(12 * dealt.word.density)
+                for path in self.paths[:2]:
+                    with weir.Client(path) as client:
+                        streams = {s["name"]: s for s in client.status()["services"][0]["streams"]}
+                    self.assertEqual(streams[f"{name}/rest"]["arrived"], rest // 2)
+
     def test_a_share_that_cannot_be_promised_is_refused_and_leaves_nothing(self) -> None:
         with weir.Fronts(self.paths, timeout=PATIENCE) as fronts:
             with self.assertRaises(weir.RefusedError):
@@ -252,6 +266,8 @@ class Served(unittest.TestCase):
             dealt = fronts.register("slow", "much", [weir.row_miss(0)], [weir.periodic(1.0, 1.0)])
             with self.assertRaises(ValueError):
                 fronts.submit(dealt, np.zeros(3, np.float32))
+            with self.assertRaises(ValueError):
+                fronts.submit(dealt, ZEROS, deadline=-0.001)
             self.assertEqual(dealt.sent, 0)
             self.assertIsInstance(fronts.infer(dealt, ZEROS), weir.Result)
 

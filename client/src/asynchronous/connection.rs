@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
@@ -16,6 +16,7 @@ use crate::descriptor;
 use crate::error::{Error, check_length};
 use crate::incoming::{Incoming, Reply};
 use crate::options::Options;
+use crate::shared::{Arena, Memory};
 use crate::types::Event;
 use crate::wire::{ClientFrame, DEFAULT_MAX_FRAME, FrameBuffer, OLDEST_VERSION};
 
@@ -56,6 +57,8 @@ struct State {
     max_frame: u32,
     /// Of the protocol, as it chose it.
     version: u16,
+    /// The arena of this connection.
+    arena: Weak<Memory>,
 }
 
 impl Connection {
@@ -70,6 +73,7 @@ impl Connection {
             end: None,
             max_frame: DEFAULT_MAX_FRAME,
             version: OLDEST_VERSION,
+            arena: Weak::new(),
         }));
         let writing = tokio::spawn(write(writer, state.clone(), frames)).abort_handle();
         let reading = read(reader, state.clone(), outbox.clone(), writing.clone());
@@ -128,6 +132,16 @@ impl Connection {
     /// The version of the protocol that both ends speak.
     pub(super) fn version(&self) -> u16 {
         lock(&self.state).version
+    }
+
+    /// The daemon has taken this arena.
+    pub(super) fn shares(&self, arena: &Arena) {
+        lock(&self.state).arena = arena.mark();
+    }
+
+    /// The one that it has taken.
+    pub(super) fn arena(&self) -> Weak<Memory> {
+        lock(&self.state).arena.clone()
     }
 
     /// Whether it has ended.

@@ -9,13 +9,14 @@ use tokio::sync::Mutex;
 use super::{Client, Events};
 use crate::error::Error;
 use crate::options::Options;
-use crate::steady::{Held, Pauses, Streams};
+use crate::steady::{Held, Pauses, Streams, is_of_one_stream};
 use crate::types::{Element, EventMask, Outcome, Registration, StreamInfo};
 
 /// A handle on a [`Client`] that connects and registers again by itself, cheap to clone.
 ///
 /// The first call after the connection has ended connects anew and registers all streams again. It fails if that does, and the
-/// one after it tries again; names that are in use are asked for again for up to 0.6 s. What was in flight fails, and an arena, an alarm and [`Events`] are lost: subscribe again when
+/// one after it tries again; names that are in use are asked for again for up to 0.6 s. A stream that is refused then keeps no other
+/// from going on: each call for it asks once more, and fails if that is refused. What was in flight fails, and an arena, an alarm and [`Events`] are lost: subscribe again when
 /// these end. Each connection counts its streams anew, so streams are named by [`Held`] here.
 #[derive(Clone, Debug)]
 pub struct Steady {
@@ -28,7 +29,7 @@ pub struct Steady {
 struct State {
     client: Client,
     streams: Streams,
-    /// Whether all of them are registered on this connection.
+    /// Whether all of them were asked for on this connection.
     whole: bool,
 }
 
@@ -55,7 +56,7 @@ impl Steady {
     /// The present connection, which is opened now if the one before has ended: for all that needs no stream.
     ///
     /// # Errors
-    /// Those of [`Client::connect`] and [`Client::register`].
+    /// Those of [`Client::connect`], and of [`Client::register`] but for a refusal.
     pub async fn client(&self) -> Result<Client, Error> {
         let mut state = self.state.lock().await;
         self.present(&mut state).await
@@ -64,11 +65,16 @@ impl Steady {
     /// The present connection, and a stream as it is there.
     ///
     /// # Errors
-    /// Those of [`client`](Self::client), and [`Error::GivenUp`] for a stream that was given up.
+    /// Those of [`client`](Self::client) and [`Client::register`], and [`Error::GivenUp`] for a stream that was given up.
     pub async fn stream(&self, held: Held) -> Result<(Client, StreamInfo), Error> {
         let mut state = self.state.lock().await;
         let client = self.present(&mut state).await?;
-        Ok((client, state.streams.get(held)?.clone()))
+        let (registration, stream) = state.streams.get(held)?;
+        let stream = match stream {
+            Some(stream) => stream,
+            None => stream.insert(client.register(registration).await?),
+        };
+        Ok((client, stream.clone()))
     }
 
     /// Asks for a stream, and for it again on each later connection.
@@ -84,13 +90,15 @@ impl Steady {
     /// Gives a stream up for good, also where that could not be told to the daemon.
     ///
     /// # Errors
-    /// Those of [`stream`](Self::stream) and [`Client::unregister`].
+    /// [`Error::GivenUp`] if it was given up before, and those of [`Client::unregister`].
     pub async fn unregister(&self, held: Held) -> Result<(), Error> {
         let mut state = self.state.lock().await;
-        let client = self.present(&mut state).await?;
-        let stream = state.streams.get(held)?.clone();
-        state.streams.remove(held);
-        client.unregister(&stream).await
+        let stream = state.streams.remove(held)?;
+        // A connection that has ended has given it up.
+        match stream.filter(|_| state.whole && !state.client.is_closed()) {
+            Some(stream) => state.client.unregister(&stream).await,
+            None => Ok(()),
+        }
     }
 
     /// Chooses the events of the present connection; they end with it.
@@ -117,11 +125,15 @@ impl Steady {
             state.whole = false;
             state.client = Client::connect_with(&self.path, self.options.clone()).await?;
             let mut pauses = Pauses::new();
-            for (registration, stream) in state.streams.iter_mut() {
+            for (registration, stream) in state.streams.anew() {
                 *stream = loop {
                     match state.client.register(registration).await {
-                        Ok(stream) => break stream,
-                        Err(error) => rest(pauses.after(&error).ok_or(error)?).await,
+                        Ok(stream) => break Some(stream),
+                        Err(error) => match pauses.after(&error) {
+                            Some(pause) => rest(pause).await,
+                            None if is_of_one_stream(&error) => break None,
+                            None => return Err(error),
+                        },
                     }
                 };
             }

@@ -4,13 +4,13 @@ use std::io::{ErrorKind, Write};
 use std::net::Shutdown;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::halves::Shared;
 use crate::descriptor::send_with;
 use crate::error::{Error, check_length};
 use crate::options::Options;
-use crate::shared::Place;
+use crate::shared::{Arena, Memory, Place};
 use crate::types::{Element, RequestId, StreamInfo};
 use crate::wire::{ClientFrame, Kind};
 
@@ -22,11 +22,13 @@ pub struct Sender {
     next_id: u64,
     shared: Arc<Shared>,
     options: Arc<Options>,
+    /// The arena of this connection.
+    arena: Weak<Memory>,
 }
 
 impl Sender {
     pub(super) fn new(socket: UnixStream, shared: Arc<Shared>, options: Arc<Options>) -> Self {
-        Self { socket, frame: Vec::new(), next_id: 1, shared, options }
+        Self { socket, frame: Vec::new(), next_id: 1, shared, options, arena: Weak::new() }
     }
 
     /// Sends one request of a stream with one input, without waiting for its answer.
@@ -55,9 +57,14 @@ impl Sender {
     /// Until the answer has come, what is written to the place spoils this request and no other.
     ///
     /// # Errors
-    /// Those of [`submit`](Self::submit).
+    /// Those of [`submit`](Self::submit), and [`Error::OtherArena`], after which nothing was sent.
     pub fn submit_shared(&mut self, place: &Place) -> Result<RequestId, Error> {
-        self.submit_frame(place.stream(), place.submit())
+        self.submit_frame(place.stream(), place.submit(&self.arena)?)
+    }
+
+    /// The daemon has taken this arena.
+    pub(super) fn shares(&mut self, arena: &Arena) {
+        self.arena = arena.mark();
     }
 
     /// What the connection speaks.

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use super::Client;
 use crate::error::Error;
 use crate::options::Options;
-use crate::steady::{Held, Pauses, Streams};
+use crate::steady::{Held, Pauses, Streams, is_of_one_stream};
 use crate::types::{Element, EventMask, Outcome, Registration, StreamInfo};
 
 /// A [`Client`] that connects, registers and subscribes again by itself.
 ///
 /// The call that finds the connection ended fails as it would with a [`Client`]; the next one connects anew, registers all streams
 /// again and subscribes to what was subscribed to. It fails if that does, and the one after it tries again; names that are in use
-/// are asked for again for up to 0.6 s. What was in flight is lost, and so are an arena and an alarm. Each connection counts its streams and requests anew, so streams are named by
+/// are asked for again for up to 0.6 s. A stream that is refused then keeps no other from going on: each call for it asks once more,
+/// and fails if that is refused. What was in flight is lost, and so are an arena and an alarm. Each connection counts its streams and requests anew, so streams are named by
 /// [`Held`] here.
 ///
 /// ```no_run
@@ -59,7 +60,7 @@ impl Steady {
     /// The present connection, which is opened now if the one before has ended: for all that needs no stream.
     ///
     /// # Errors
-    /// Those of [`Client::connect`] and [`Client::register`].
+    /// Those of [`Client::connect`], and of [`Client::register`] but for a refusal.
     pub fn client(&mut self) -> Result<&mut Client, Error> {
         let client = match self.client.take().filter(|client| !client.is_closed()) {
             Some(client) => client,
@@ -71,12 +72,16 @@ impl Steady {
     /// The present connection, and a stream as it is there.
     ///
     /// # Errors
-    /// Those of [`client`](Self::client), and [`Error::GivenUp`] for a stream that was given up.
+    /// Those of [`client`](Self::client) and [`Client::register`], and [`Error::GivenUp`] for a stream that was given up.
     pub fn stream(&mut self, held: Held) -> Result<(&mut Client, &StreamInfo), Error> {
         self.client()?;
-        let stream = self.streams.get(held)?;
+        let (registration, stream) = self.streams.get(held)?;
         // It is there.
         let client = self.client.as_mut().ok_or(Error::Closed)?;
+        let stream = match stream {
+            Some(stream) => stream,
+            None => stream.insert(client.register(registration)?),
+        };
         Ok((client, stream))
     }
 
@@ -92,12 +97,14 @@ impl Steady {
     /// Gives a stream up for good, also where that could not be told to the daemon.
     ///
     /// # Errors
-    /// Those of [`stream`](Self::stream) and [`Client::unregister`].
+    /// [`Error::GivenUp`] if it was given up before, and those of [`Client::unregister`].
     pub fn unregister(&mut self, held: Held) -> Result<(), Error> {
-        let (client, stream) = self.stream(held)?;
-        let told = client.unregister(stream);
-        self.streams.remove(held);
-        told
+        let stream = self.streams.remove(held)?;
+        // A connection that has ended has given it up.
+        match (self.client.as_mut().filter(|client| !client.is_closed()), stream) {
+            (Some(client), Some(stream)) => client.unregister(&stream),
+            _ => Ok(()),
+        }
     }
 
     /// Chooses the events to be told, on each later connection too.
@@ -123,11 +130,15 @@ impl Steady {
     fn open(&mut self) -> Result<Client, Error> {
         let mut client = Client::connect_with(&self.path, self.options.clone())?;
         let mut pauses = Pauses::new();
-        for (registration, stream) in self.streams.iter_mut() {
+        for (registration, stream) in self.streams.anew() {
             *stream = loop {
                 match client.register(registration) {
-                    Ok(stream) => break stream,
-                    Err(error) => std::thread::park_timeout(pauses.after(&error).ok_or(error)?),
+                    Ok(stream) => break Some(stream),
+                    Err(error) => match pauses.after(&error) {
+                        Some(pause) => std::thread::park_timeout(pause),
+                        None if is_of_one_stream(&error) => break None,
+                        None => return Err(error),
+                    },
                 }
             };
         }

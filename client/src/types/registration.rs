@@ -38,7 +38,7 @@ impl Registration {
         &self.service
     }
 
-    /// The name of the stream, unique in the daemon; at most 255 bytes.
+    /// The name of the stream, unique in its service; at most 255 bytes.
     pub fn stream(&self) -> &str {
         &self.stream
     }

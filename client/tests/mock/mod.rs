@@ -18,6 +18,9 @@ use weir_client::wire::{
 };
 use weir_client::{ArrivalBound, Constraint, DataType, Options, Registration, StreamInfo, TensorInfo};
 
+/// What the daemon's end of one connection does.
+pub(crate) type Script = Box<dyn FnOnce(&mut Peer) + Send>;
+
 /// A listening socket whose first connection follows a script on its own thread.
 pub(crate) struct Mock {
     path: PathBuf,
@@ -26,14 +29,21 @@ pub(crate) struct Mock {
 
 impl Mock {
     pub(crate) fn serve(script: impl FnOnce(&mut Peer) + Send + 'static) -> Self {
+        Self::serve_each(vec![Box::new(script)])
+    }
+
+    /// Each connection follows a script of its own, one after the other.
+    pub(crate) fn serve_each(scripts: Vec<Script>) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("weir-client-test-{}-{number}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path).unwrap();
         let thread = std::thread::spawn(move || {
-            let (socket, _) = listener.accept().unwrap();
-            script(&mut Peer { socket, buffer: FrameBuffer::new(DEFAULT_MAX_FRAME) });
+            for script in scripts {
+                let (socket, _) = listener.accept().unwrap();
+                script(&mut Peer { socket, buffer: FrameBuffer::new(DEFAULT_MAX_FRAME) });
+            }
         });
         Self { path, thread: Some(thread) }
     }

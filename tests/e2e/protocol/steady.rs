@@ -79,20 +79,28 @@ fn a_blocking_client_goes_on_with_its_streams_after_a_restart() {
 }
 
 #[test]
-fn what_was_registered_is_registered_before_anything_else_or_not_at_all() {
+fn a_stream_whose_name_is_taken_keeps_no_other_from_going_on() {
     let place = place();
     let daemon = place.serve();
     let mut client = Steady::connect(place.socket()).expect("a daemon");
     let stream = client.register(&promised("cam")).expect("admitted");
+    let second = client.register(&promised("second")).expect("admitted");
     drop(daemon);
     client.infer(stream, &[0.0f32; 2]).expect_err("the daemon is gone");
     let daemon = place.serve();
     let mut other = daemon.client();
+    other.register(&best_effort("echo", "cam")).expect("first come");
+    // The name is taken by now: no call for this stream succeeds until it is free again.
+    for _ in 0..2 {
+        let told = client.infer(stream, &[0.0f32; 2]).expect_err("the name is taken");
+        assert!(matches!(told, Error::Refused(_)), "{told}");
+        assert!(matches!(client.infer(second, &[0.0f32; 2]), Ok(Outcome::Result(_))));
+    }
+    drop(daemon);
+    client.infer(second, &[0.0f32; 2]).expect_err("the daemon is gone");
+    let daemon = place.serve();
+    let mut other = daemon.client();
     let theirs = other.register(&best_effort("echo", "cam")).expect("first come");
-    // The name is taken by now: no call succeeds until it is free again.
-    let told = client.infer(stream, &[0.0f32; 2]).expect_err("the name is taken");
-    assert!(matches!(told, Error::Refused(_)), "{told}");
-    client.client().map(drop).expect_err("nor is there half a connection");
     // Whoever had the name, the client's own connection before or another client, may have it for some time yet.
     let giver = give_up_in_a_while(other, theirs);
     assert!(matches!(client.infer(stream, &[0.0f32; 2]), Ok(Outcome::Result(_))));
@@ -177,22 +185,36 @@ fn a_c_client_goes_on_with_its_streams_after_a_restart() {
     let daemon = place.serve();
     done();
     hear("take the name");
-    assert_eq!(held(&daemon), ["first", "second"]);
-    drop(daemon);
-    let daemon = place.serve();
-    let mut other = daemon.client();
-    let theirs = other.register(&best_effort("echo", "second")).expect("first come");
+    assert_eq!(held(&daemon), ["first", "second", "third"]);
+    let taken = |daemon: Daemon| {
+        drop(daemon);
+        let daemon = place.serve();
+        let mut other = daemon.client();
+        let theirs = other.register(&best_effort("echo", "second")).expect("first come");
+        (daemon, other, theirs)
+    };
+    let (daemon, mut other, theirs) = taken(daemon);
+    done();
+    hear("give it back");
+    other.unregister(&theirs).expect("given up");
+    done();
+    hear("take the name again");
+    let (daemon, mut other, theirs) = taken(daemon);
     done();
     hear("give it back in a while");
     done();
     pause(IN_USE);
     other.unregister(&theirs).expect("given up");
+    hear("take the name for good");
+    let (daemon, _other, _) = taken(daemon);
+    done();
     hear("other tensors");
     drop(daemon);
     place.configure(format!("{DAEMON}{}", SERVICE.replace("input = 2", "input = 3")));
     place.succeed(&["profile", "--quick", "--samples", "10"]);
-    let _daemon = place.serve();
+    let daemon = place.serve();
     done();
     hear("all checks passed");
+    eventually("nothing left", || held(&daemon).is_empty().then_some(()));
     assert!(child.wait().expect("an end").success());
 }

@@ -22,6 +22,8 @@ class Arena:
             raise ValueError(f"an arena of {nbytes} bytes, at least 1 is needed")
         self.nbytes = nbytes
         self.used = 0
+        #: The one that shares it.
+        self.connection: object = None
         self.file = os.memfd_create("weir-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self.file, nbytes)
@@ -57,10 +59,18 @@ class Place:
     """
 
     def __init__(self, arena: Arena, stream: Stream, input_at: int, output_at: int) -> None:
-        self.stream, self.input_at, self.output_at = stream, input_at, output_at
+        self.arena, self.stream, self.input_at, self.output_at = arena, stream, input_at, output_at
         whole = memoryview(arena.memory)
         self.inputs: Mapping[str, Array] = {t.name: t.view(whole, input_at) for t in stream.inputs}
         self.outputs: dict[str, Array] = {t.name: t.view(whole, output_at) for t in stream.outputs}
+
+    def on(self, connection: object, stream: Stream) -> Stream:
+        """The stream as it is on a connection, where a request that lies here can be sent there."""
+        if self.arena.connection is not connection:
+            raise ValueError("the arena of this place is not that of the present connection: share another")
+        if (stream.inputs, stream.outputs) != (self.stream.inputs, self.stream.outputs):
+            raise ValueError(f"stream {stream.name!r} takes or gives other tensors than when this place was made")
+        return stream
 
     @property
     def input(self) -> Array:

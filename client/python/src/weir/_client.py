@@ -16,6 +16,7 @@ import numpy.typing as npt
 from . import _wire as wire
 from ._alarm import Alarm, Inlet
 from ._arena import Arena, Place
+from ._held import Held, Holds
 from ._types import (
     PAUSES, Answer, Array, Arrivals, ClosedError, Constraint, NotTaken, Outcome, ProtocolError, RefusedError, Stream, is_in_use,
 )  # fmt: skip
@@ -43,7 +44,8 @@ class Client:
     until then.
 
     With ``reconnect`` the next call after ``ClosedError`` connects anew, registers all streams again and subscribes to what
-    was subscribed to: the same ``Stream`` objects go on. Names that are in use are asked for again for up to 0.6 s. What was
+    was subscribed to: the same ``Stream`` objects go on. Names that are in use are asked for again for up to 0.6 s. A stream that
+    is refused then keeps no other from going on: each call for it asks once more, and is told why if that is refused. What was
     in flight is lost, and so are arena and alarm.
     """
 
@@ -56,8 +58,8 @@ class Client:
         reconnect: bool = False,
     ) -> None:
         self._path, self._name, self._timeout, self._reconnect = path, name, timeout, reconnect
-        # What is to be registered and subscribed to again: each stream by its name, with what it is on this connection.
-        self._streams: dict[str, tuple[str, Sequence[Constraint], Sequence[Arrivals], Union[str, None], Stream]] = {}
+        # What is to be registered and subscribed to again.
+        self._streams = Holds()
         self._mask = 0
         self._connect()
 
@@ -70,6 +72,8 @@ class Client:
         # What each request in flight belongs to: its stream, and its outputs if they lie in the arena.
         self._in_flight: dict[int, tuple[Stream, Union[dict[str, Array], None]]] = {}
         self._abandoned: set[int] = set()
+        # Which connection it is, for the arena shared on it.
+        self._mark = object()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.settimeout(self._timeout)
@@ -86,19 +90,22 @@ class Client:
     def _connect_again(self) -> None:
         """Opens another connection with all that this one had."""
         self._close()
+        self._streams.left()
         self._connect()
         pauses = iter(PAUSES)
         try:
-            for name, (service, constraints, arrivals, class_, _) in list(self._streams.items()):
-                while True:
-                    try:
-                        self.register(service, name, constraints, arrivals, class_)
-                        break
-                    except RefusedError as error:
-                        pause = next(pauses, None) if is_in_use(error) else None
-                        if pause is None:
-                            raise
-                    time.sleep(pause)
+            for held in self._streams.values():
+                # What is refused is told by the calls of this stream; the others go on.
+                with contextlib.suppress(RefusedError, ValueError):
+                    while True:
+                        try:
+                            self._enter(held)
+                            break
+                        except RefusedError as error:
+                            pause = next(pauses, None) if is_in_use(error) else None
+                            if pause is None:
+                                raise
+                        time.sleep(pause)
             if self._mask:
                 self.subscribe(self._mask)
         except BaseException:
@@ -108,8 +115,16 @@ class Client:
     def _now(self, stream: Stream) -> Stream:
         """The stream as it is on the present connection."""
         self._alive()
-        held = self._streams.get(stream.name)
-        return held[4] if self._reconnect and held else stream
+        if not self._reconnect:
+            return stream
+        held = self._streams.of(stream)
+        return held.stream or self._enter(held)
+
+    def _enter(self, held: Held) -> Stream:
+        """Registers a stream on the present connection."""
+        wire.knows_classes(self._version, held.class_)
+        held.stream = self._ask(wire.REGISTER, held.body, lambda told: wire.registered(told, held.service, held.name))
+        return held.stream
 
     def _alive(self) -> None:
         """Connects anew where the connection has ended, if that is wanted."""
@@ -151,18 +166,20 @@ class Client:
     ) -> Stream:
         """Asks for a stream and the promise that goes with it; best effort, or reserved, without constraints. Its requests are
         of the class of that name unless they name another."""
-        body = wire.register(service, name, constraints, arrivals, class_)
+        held = Held(wire.register(service, name, constraints, arrivals, class_), service, name, class_)
         self._alive()
-        wire.knows_classes(self._version, class_)
-        stream = self._ask(wire.REGISTER, body, lambda answer: wire.registered(answer, name))
-        self._streams[name] = (service, constraints, arrivals, class_, stream)
+        stream = self._enter(held)
+        if self._reconnect:
+            self._streams[service, name] = held
         return stream
 
     def unregister(self, stream: Stream) -> None:
-        """Gives a stream up; what it still has waiting is cancelled."""
-        number = self._now(stream).id
-        self._streams.pop(stream.name, None)
-        self._ask_for(wire.UNREGISTER, number.to_bytes(4, "little"), wire.UNREGISTERED)
+        """Gives a stream up; what it still has waiting is cancelled. With ``reconnect`` for good, also where the daemon could not
+        be told."""
+        now = self._streams.drop(stream) if self._reconnect else stream
+        # A connection that has ended has given it up.
+        if now and not (self._reconnect and self._ended):
+            self._ask_for(wire.UNREGISTER, now.id.to_bytes(4, "little"), wire.UNREGISTERED)
 
     def subscribe(self, mask: int) -> None:
         """Chooses the events to be told: ``SAFE_MODE | SUSPENSION | MISSES_LEFT``, some of them, or 0; ``recv`` returns them."""
@@ -172,6 +189,7 @@ class Client:
 
     def alarm(self) -> Alarm:
         """An eventfd that counts the changes of safe mode and the suspensions subscribed to before; once on a connection."""
+        self._alive()
         self._ask_for(wire.ALARM, b"", wire.ALARMED)
         return self._taken(self._inlet.alarm)
 
@@ -187,11 +205,13 @@ class Client:
 
     def share(self, nbytes: int) -> Arena:
         """Shares memory with the daemon, once on a connection, at most ``max_arena`` bytes."""
+        self._alive()
         arena = Arena(nbytes)
         try:
             self._ask_for(wire.ARENA, nbytes.to_bytes(8, "little"), wire.MAPPED, arena.file)
         finally:
             arena.forget_file()
+        arena.connection = self._mark
         return arena
 
     def submit(
@@ -210,9 +230,11 @@ class Client:
         self, place: Place, *, deadline: Union[float, None] = None, class_: Union[str, None] = None
     ) -> int:
         """Sends one request that lies in the arena; its place is the daemon's until the answer has come."""
+        now = self._now(place.stream)
+        stream = place.on(self._mark, now)
         ends = (place.input_at, place.output_at)
-        ident = self._send(*wire.submit_shared(self._version, place.stream, *ends, deadline, class_))
-        self._in_flight[ident] = (place.stream, place.outputs)
+        ident = self._send(*wire.submit_shared(self._version, stream, *ends, deadline, class_))
+        self._in_flight[ident] = (stream, place.outputs)
         return ident
 
     def infer(
@@ -231,6 +253,8 @@ class Client:
         """The next answer or event, waiting for it so many seconds, or for ever; ``None`` if there is none."""
         frame: Union[wire.Frame, None]
         until = None if timeout is None or timeout == math.inf else time.monotonic() + timeout
+        if not self._kept:
+            self._alive()
         while True:
             frame = self._kept.popleft() if self._kept else self._read(until)
             if frame is None:

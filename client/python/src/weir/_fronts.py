@@ -92,8 +92,7 @@ class Dealt:
         raise ClosedError("no front is there")
 
     def _anywhere(self) -> Iterator[int]:
-        """The fronts that are there, each time from another one on."""
-        self._turn += 1
+        """The fronts that are there, from the one on whose turn it is to get what need not be answered."""
         count = len(self.shares)
         places = ((self._turn + place) % count for place in range(count))
         return (front for front in places if self.shares[front])
@@ -210,8 +209,7 @@ class Fronts:
             if class_ is not None:
                 dealt.stream.class_number(class_)
         self._adopt()
-        sequence, self._last = dealt.sent, self._last + 1
-        dealt.sent += 1
+        sequence, own_id = dealt.sent, self._last + 1
         whose = dealt.word.front(sequence)
         own = [] if whose is None else [whose]
         for number in [*own, *(front for front in dealt._anywhere() if front not in own)]:
@@ -225,10 +223,15 @@ class Fronts:
                 self._lose(number, error)
                 continue
             due = time.monotonic() + stream.deadline + self._timeout
-            front.in_flight[ident] = (self._last, dealt, sequence, due)
-            return self._last
-        self._missed(self._last, sequence, "front-lost")
-        return self._last
+            front.in_flight[ident] = (own_id, dealt, sequence, due)
+            if number != whose:
+                dealt._turn = number + 1
+            break
+        else:
+            self._missed(own_id, sequence, "front-lost")
+        # What a client has found wrong with it, its deadline say, has not counted.
+        dealt.sent, self._last = sequence + 1, own_id
+        return own_id
 
     def infer(
         self, dealt: Dealt, *inputs: npt.ArrayLike, deadline: Union[float, None] = None, class_: Union[str, None] = None

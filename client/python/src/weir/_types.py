@@ -213,6 +213,8 @@ class Stream:
     classes: tuple[Class, ...] = ()
     #: That of requests which name none, by its place among these.
     own_class: int = 0
+    #: Its name is unique there.
+    service: str = ""
 
     def class_number(self, name: str) -> int:
         """The place of a class among ``classes``."""

@@ -295,7 +295,7 @@ def welcome(answer: Frame) -> tuple[int, int, int, str]:
     return version, max_frame, max_arena, daemon
 
 
-def registered(answer: Frame, name: str) -> Stream:
+def registered(answer: Frame, service: str, name: str) -> Stream:
     body = expect(answer, REGISTERED)
     ident, input_bytes, deadline_ns, output_bytes, guaranteed, of, accuracy = body.take("IIQIIIf")
     variant = body.string()
@@ -304,7 +304,7 @@ def registered(answer: Frame, name: str) -> Stream:
     body.end()
     return Stream(
         ident, name, deadline_ns / 1e9, input_bytes, output_bytes, guaranteed, of, accuracy, variant, inputs, outputs,
-        classes, own,
+        classes, own, service,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from . import _wire as wire
 from ._alarm import Alarm, Inlet
 from ._arena import Arena, Place
 from ._client import DEFAULT_SOCKET, KEPT_LIMIT, unreachable
+from ._held import Held, Holds, given_up
 from ._types import (
     PAUSES, Array, Arrivals, ClosedError, Constraint, Event, EventsLost, Outcome, ProtocolError, RefusedError, Stream, is_in_use,
 )  # fmt: skip
@@ -49,6 +50,11 @@ async def _connect(connection: socket.socket, path: str) -> None:
             await asyncio.sleep(0.01)
 
 
+def again(error: Exception) -> Exception:
+    """The same for one more caller: one that is raised twice keeps the frames of both."""
+    return type(error)(*error.args)
+
+
 class Client:
     """A connection to the daemon; ``connect`` opens it, leaving ``async with`` closes it.
 
@@ -57,7 +63,8 @@ class Client:
     Raises as ``weir.Client`` does.
 
     With ``reconnect`` the first call after the connection has ended connects anew, registers all streams again and subscribes
-    to what was subscribed to: the same ``Stream`` objects go on. What was in flight is lost, and so are arena and alarm.
+    to what was subscribed to: the same ``Stream`` objects go on, and one that is refused keeps no other from it. What was in
+    flight is lost, and so are arena and alarm.
     """
 
     max_arena: int
@@ -66,8 +73,8 @@ class Client:
 
     def __init__(self, path: Union[str, PathLike[str]], name: str, timeout: float, reconnect: bool) -> None:
         self._path, self._name, self._timeout, self._reconnect = path, name, timeout, reconnect
-        # What is to be registered and subscribed to again: each stream by its name, with what it is on this connection.
-        self._streams: dict[str, tuple[str, Sequence[Constraint], Sequence[Arrivals], Union[str, None], Stream]] = {}
+        # What is to be registered and subscribed to again.
+        self._streams = Holds()
         self._mask = 0
         self._opening = asyncio.Lock()
 
@@ -97,6 +104,8 @@ class Client:
         self._last = 0
         self._end: Union[Exception, None] = None
         self._waiting: dict[int, asyncio.Future[wire.Frame]] = {}
+        # Which connection it is, for the arena shared on it.
+        self._mark = object()
         # Frames that give up streams which nobody waits for any more.
         self._giving_up = b""
         self._events: asyncio.Queue[Union[Event, None]] = asyncio.Queue()
@@ -122,19 +131,22 @@ class Client:
             if self._end is None:
                 return
             await self._close()
+            self._streams.left()
             await self._open()
             pauses = iter(PAUSES)
             try:
-                for stream_name, (service, constraints, arrivals, class_, _) in list(self._streams.items()):
-                    while True:
-                        try:
-                            await self._register(service, stream_name, constraints, arrivals, class_)
-                            break
-                        except RefusedError as error:
-                            pause = next(pauses, None) if is_in_use(error) else None
-                            if pause is None:
-                                raise
-                        await asyncio.sleep(pause)
+                for held in list(self._streams.values()):
+                    # What is refused is told by the calls of this stream; the others go on.
+                    with contextlib.suppress(RefusedError, ValueError):
+                        while True:
+                            try:
+                                await self._enter_again(held)
+                                break
+                            except RefusedError as error:
+                                pause = next(pauses, None) if is_in_use(error) else None
+                                if pause is None:
+                                    raise
+                            await asyncio.sleep(pause)
                 if self._mask:
                     await self._ask_for(wire.SUBSCRIBE, self._mask.to_bytes(4, "little"), wire.SUBSCRIBED)
             except BaseException as error:
@@ -145,8 +157,22 @@ class Client:
     async def _now(self, stream: Stream) -> Stream:
         """The stream as it is on the present connection."""
         await self._alive()
-        held = self._streams.get(stream.name)
-        return held[4] if self._reconnect and held else stream
+        if not self._reconnect:
+            return stream
+        held = self._streams.of(stream)
+        if not held.stream:
+            # Another task may be doing it.
+            async with self._opening:
+                return held.stream or await self._enter_again(held)
+        return held.stream
+
+    async def _enter_again(self, held: Held) -> Stream:
+        """Registers a stream that was registered before; another task may give it up meanwhile."""
+        stream = await self._enter(held)
+        if self._streams.get((held.service, held.name)) is not held:
+            await self._ask_for(wire.UNREGISTER, stream.id.to_bytes(4, "little"), wire.UNREGISTERED)
+            raise given_up(stream)
+        return stream
 
     async def close(self) -> None:
         """Ends the connection for good and gives up its streams."""
@@ -175,28 +201,27 @@ class Client:
     ) -> Stream:
         """Asks for a stream and the promise that goes with it; best effort, or reserved, without constraints. Its requests are
         of the class of that name unless they name another."""
+        held = Held(wire.register(service, name, constraints, arrivals, class_), service, name, class_)
         await self._alive()
-        return await self._register(service, name, constraints, arrivals, class_)
-
-    async def _register(
-        self,
-        service: str,
-        name: str,
-        constraints: Sequence[Constraint],
-        arrivals: Sequence[Arrivals],
-        class_: Union[str, None],
-    ) -> Stream:
-        wire.knows_classes(self._version, class_)
-        body = wire.register(service, name, constraints, arrivals, class_)
-        stream = await self._ask(wire.REGISTER, body, lambda answer: wire.registered(answer, name))
-        self._streams[name] = (service, constraints, arrivals, class_, stream)
+        stream = await self._enter(held)
+        if self._reconnect:
+            self._streams[service, name] = held
         return stream
 
+    async def _enter(self, held: Held) -> Stream:
+        """Registers a stream on the present connection."""
+        wire.knows_classes(self._version, held.class_)
+        told = await self._ask(wire.REGISTER, held.body, lambda answer: wire.registered(answer, held.service, held.name))
+        held.stream = told
+        return told
+
     async def unregister(self, stream: Stream) -> None:
-        """Gives a stream up; what it still has waiting is cancelled."""
-        number = (await self._now(stream)).id
-        self._streams.pop(stream.name, None)
-        await self._ask_for(wire.UNREGISTER, number.to_bytes(4, "little"), wire.UNREGISTERED)
+        """Gives a stream up; what it still has waiting is cancelled. With ``reconnect`` for good, also where the daemon could not
+        be told."""
+        now = self._streams.drop(stream) if self._reconnect else stream
+        # A connection that has ended has given it up.
+        if now and not (self._reconnect and self._end is not None):
+            await self._ask_for(wire.UNREGISTER, now.id.to_bytes(4, "little"), wire.UNREGISTERED)
 
     async def subscribe(self, mask: int) -> None:
         """Chooses the events to be told: ``SAFE_MODE | SUSPENSION | MISSES_LEFT``, some of them, or 0; ``events`` yields them."""
@@ -206,6 +231,7 @@ class Client:
 
     async def alarm(self) -> Alarm:
         """An eventfd that counts the changes of safe mode and the suspensions subscribed to before; once on a connection."""
+        await self._alive()
         await self._ask_for(wire.ALARM, b"", wire.ALARMED)
         return self._taken(self._inlet.alarm)
 
@@ -221,11 +247,13 @@ class Client:
 
     async def share(self, nbytes: int) -> Arena:
         """Shares memory with the daemon, once on a connection, at most ``max_arena`` bytes."""
+        await self._alive()
         arena = Arena(nbytes)
         try:
             await self._ask_for(wire.ARENA, nbytes.to_bytes(8, "little"), wire.MAPPED, arena.file)
         finally:
             arena.forget_file()
+        arena.connection = self._mark
         return arena
 
     async def infer(
@@ -243,9 +271,11 @@ class Client:
         self, place: Place, *, deadline: Union[float, None] = None, class_: Union[str, None] = None
     ) -> Outcome:
         """The same for a request that lies in the arena; the outputs of its result are those of the place."""
+        now = await self._now(place.stream)
+        stream = place.on(self._mark, now)
         ends = (place.input_at, place.output_at)
-        request = wire.submit_shared(self._version, place.stream, *ends, deadline, class_)
-        return await self._infer(request, place.stream, place.outputs)
+        request = wire.submit_shared(self._version, stream, *ends, deadline, class_)
+        return await self._infer(request, stream, place.outputs)
 
     async def events(self) -> AsyncIterator[Event]:
         """The events of the subscription as they come, until the connection ends; then ask for those of the next one."""
@@ -283,7 +313,7 @@ class Client:
         self, kind: int, body: bytes, read: Callable[[wire.Frame], T], descriptor: int = -1, wait: float = 0.0
     ) -> T:
         if self._end is not None:
-            raise self._end
+            raise again(self._end)
         if len(body) > self._decoder.max_frame:
             raise ValueError(f"a frame of {len(body)} bytes, limit {self._decoder.max_frame}: share an arena")
         self._last += 1
@@ -403,6 +433,6 @@ class Client:
             self._socket.shutdown(socket.SHUT_RDWR)
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(error)
+                future.set_exception(again(error))
             # If it waits for room, it shall look.
             self._room.release()
