@@ -6,7 +6,7 @@ mod seen;
 
 use rt_core::{ArrivalBound, ArrivalCurve, Span, StreamSpec};
 
-use weir_plan::config::ServiceConfig;
+use weir_plan::config::{ServiceConfig, is_name};
 
 pub(crate) use lines::{bound, bounds, stream};
 pub(crate) use recording::Recording;
@@ -33,7 +33,8 @@ pub(crate) fn tune(config: &ServiceConfig, recording: Recording) -> Vec<Tuned> {
     let mut tuned = Vec::new();
     for reserved in &config.reserved {
         let place = recorded.iter().position(|stream| stream.name == reserved.name);
-        let seen = place.map_or_else(Seen::default, |place| recorded.remove(place).seen);
+        // Its declaration goes on over all who hold it.
+        let seen = place.map_or_else(Seen::default, |place| recorded.remove(place).seen.joined());
         tuned.push(tuned_of(reserved.name.clone(), true, reserved.spec.clone(), seen, config.deadline));
     }
     let own = recorded.into_iter().map(|stream| {
@@ -50,7 +51,11 @@ fn tuned_of(name: String, reserved: bool, spec: StreamSpec, seen: Seen, deadline
         0 => Vec::new(),
         _ => declared.iter().filter_map(|bound| Some((bound.clone(), seen.as_seen(bound).ok()?))).collect(),
     };
-    let fitting = fitting(&spec, &seen, deadline);
+    // What is proposed is to be reserved, whoever holds it; under another name only a client can declare it, anew each time.
+    let fitting = match is_name(&name) {
+        true => fitting(&spec, &seen.joined(), deadline),
+        false => fitting(&spec, &seen, deadline),
+    };
     Tuned {
         beyond: spec.arrivals().map(|curve| seen.beyond(curve)),
         name,
