@@ -118,7 +118,8 @@ fn what_came_beyond_a_declaration_is_told_with_the_lines_that_would_have_fitted(
 fn a_reserved_declaration_is_judged_and_proposed_over_all_clients_that_held_the_stream() {
     let place = Deployment::new(format!("{DAEMON}{SERVICE}"));
     // Three at once in every second; another client is there 80 ms after the last three of the one before.
-    let declared = r#"# stream {"name":"x","constraints":["any_miss(1,3)"],"arrivals":{"windows":[[3,1000000000]]}}"#;
+    let declared =
+        r#"# stream {"name":"x","constraints":["any_miss(1,3)"],"arrivals":{"windows":[[3,1000000000]]}}"#;
     let three = |at_ms: u64| (0..3).map(move |i| format!("{},x\n", (at_ms + i * 10) * 1_000_000));
     let of = |client: u64| {
         let sent = (0..3).flat_map(move |second| three(client * 2_100 + second * 1_000));
