@@ -178,10 +178,20 @@ fn recording_goes_on_across_takeovers_that_succeed_and_that_fail() {
     infer();
     recorded("b.csv", 1);
     recorded("a.csv", 3);
-    place.configure(config(&[lanes(1_500, "a.csv"), signs("b.csv")]));
+    // One that was recorded before takes its place: nothing of it is lost, and once it is moved away another one begins.
+    place.configure(config(&[lanes(1_500, "a.csv")]));
+    assert!(refused(&daemon).contains("a.csv: holds a recording, which would be lost; move it away"));
+    recorded("a.csv", 3);
+    place.configure(config(&[lanes(1_500, "c.csv"), signs("b.csv")]));
     assert!(refused(&daemon).contains("b.csv: service lanes is recorded there until then"));
     infer();
     recorded("b.csv", 2);
+    std::fs::rename(place.path("a.csv"), place.path("before.csv")).expect("moved");
+    place.configure(config(&[lanes(1_500, "a.csv")]));
+    accepted(&daemon);
+    infer();
+    recorded("a.csv", 1);
+    recorded("before.csv", 3);
 }
 
 #[test]
