@@ -144,6 +144,37 @@ fn a_reserved_declaration_is_judged_and_proposed_over_all_clients_that_held_the_
 }
 
 #[test]
+fn proposed_lines_keep_the_class_of_a_stream_and_say_whose_it_is() {
+    let classes =
+        "[[service.class]]\nname = \"plain\"\n[[service.class]]\nname = \"soft\"\n[[service.stream]]";
+    let service = SERVICE.replacen("[[service.stream]]", classes, 1);
+    let service = service.replace("name = \"front\"", "name = \"front\"\nclass = \"soft\"");
+    let place = Deployment::new(format!("{DAEMON}{service}"));
+    let sent = |stream: &str, class: &str| {
+        (1..5).map(|i| format!("{i}0000000,{stream},{class}\n")).collect::<String>()
+    };
+    let recorded = |lines: &str| {
+        let mut lines: Vec<_> = lines.lines().collect();
+        lines.sort_unstable();
+        let head = "# weir: arrivals at service lanes\ntime,stream\n";
+        std::fs::write(place.path("arrivals.csv"), format!("{head}{}\n", lines.join("\n"))).expect("written");
+        String::from_utf8(tune(&place, &["lanes"]).stdout).expect("UTF-8")
+    };
+    let text = recorded(&[sent("front", "plain"), sent("x", "soft")].concat());
+    for lines in [
+        "name = \"front\"\nclass = \"soft\"\nconstraints",
+        "registers as best effort.\n[[service.stream]]\nname = \"x\"\nclass = \"soft\"\nconstraints = []",
+    ] {
+        assert!(text.contains(lines), "{lines} is not in {text}");
+    }
+    let mixed = sent("x", "plain").replacen("plain", "soft", 1);
+    for lines in [mixed, sent("x", "plain"), sent("x", "unknown")] {
+        let text = recorded(&lines);
+        assert!(text.contains("name = \"x\"\nconstraints = []"), "{text}");
+    }
+}
+
+#[test]
 fn without_a_recording_it_is_said_how_to_have_one() {
     let place = Deployment::new(format!("{DAEMON}{}", SERVICE.replace("record = \"arrivals.csv\"", "")));
     let refused = |more: &[&str], parts: &[&str]| {
