@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, bail, ensure};
 use tracing::{error, info};
 use weir_plan::certificate::checked;
-use weir_plan::config::Config;
+use weir_plan::config::{Config, has_arrivals};
 use weir_plan::models::resolve_models;
 use weir_plan::placed;
 use weir_plan::plan::{Plan, ServicePlan};
@@ -140,15 +140,23 @@ fn step(plans: Vec<ServicePlan>, present: &[Arc<Service>], same_mode: bool) -> R
     }
 }
 
-/// Whether nobody is recorded in the file of `plan` until all is taken over but those `before`, whom it takes over from.
+/// Whether nobody is recorded in the file of `plan` until all is taken over but those `before`, whom it takes over from, and nothing
+/// that was recorded there is lost.
 fn check_record(plan: &ServicePlan, before: &[Arc<Service>], present: &[Arc<Service>]) -> Result<()> {
     let Some(record) = &plan.config.record else { return Ok(()) };
     let is_other = |s: &&Arc<Service>| before.iter().all(|before| !Arc::ptr_eq(before, s));
     let other = present.iter().filter(is_other).find(|s| s.recorded_in() == Some(&*record.path));
-    other.map_or(Ok(()), |other| {
-        let path = record.path.display();
-        bail!("{}: record = {path}: {} is recorded there until then", place(plan), place(&other.plan))
-    })
+    let at = || format!("{}: record = {}", place(plan), record.path.display());
+    if let Some(other) = other {
+        bail!("{}: {} is recorded there until then", at(), place(&other.plan));
+    }
+    let goes_on = before.iter().any(|s| s.recorded_in() == Some(&*record.path));
+    ensure!(
+        goes_on || !has_arrivals(&record.path),
+        "{}: holds a recording, which would be lost; move it away, or name another file",
+        at()
+    );
+    Ok(())
 }
 
 /// What was started, and whom it is to take over from.

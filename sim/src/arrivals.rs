@@ -216,6 +216,16 @@ mod tests {
     }
 
     #[test]
+    fn blanks_around_a_name_are_part_of_it_within_quotes_alone() {
+        let given = "\u{feff}time,stream,class\n0, cam \n0,\"cam \"\n 0 , \" cam\" , \"a \"\"b\"\",\"\r\n0,\" cam\",a \n0,\"cam\t\"\n1,cam\n";
+        let found = Arrivals::recorded(given.as_bytes()).expect("arrivals");
+        assert_eq!(found.streams, ["cam", "cam ", " cam", "cam\t"]);
+        assert_eq!(found.list.iter().map(|&(_, stream)| stream).collect::<Vec<_>>(), [0, 1, 2, 2, 3, 0]);
+        assert_eq!(found.classes, ["a \"b\",", "a"]);
+        assert_eq!(read(true, given.trim_end()).expect("arrivals").list.len(), 6);
+    }
+
+    #[test]
     fn other_names_are_background_where_there_is_some() {
         let found = read(true, "0,x\n1,s0\n1,y\n2,x").expect("arrivals");
         assert_eq!(found.streams, ["s0", "s1", "x", "y"]);

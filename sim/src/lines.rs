@@ -1,7 +1,8 @@
 //! CSV lines of a known form: whatever is wrong with one is told with its number, field and value.
 
-use std::io::{Read, Take};
+use std::io::{BufRead, BufReader, Read, Take};
 
+use csv::StringRecord;
 use planner::Number;
 use planner::problem::raw::Unit;
 use rt_core::Span;
@@ -15,8 +16,11 @@ pub(crate) const MAX_BYTES: u64 = 1 << 30;
 /// Reads lines that all have the same fields. A first line of just their names, empty lines, and those that begin
 /// with `#` are left out; of a table of numbers any first line without a number.
 pub(crate) struct Lines<R> {
-    reader: csv::Reader<Take<R>>,
-    record: csv::StringRecord,
+    from: BufReader<Take<R>>,
+    /// The line just read, its number from 1, and its fields.
+    text: String,
+    number: u64,
+    record: StringRecord,
     fields: &'static [&'static str],
     /// So many of them every line has.
     least: usize,
@@ -29,21 +33,18 @@ pub(crate) struct Lines<R> {
 
 /// One line.
 pub(crate) struct Line<'a> {
-    record: &'a csv::StringRecord,
+    number: u64,
+    record: &'a StringRecord,
     fields: &'static [&'static str],
 }
 
 impl<R: Read> Lines<R> {
     pub(crate) fn new(csv: R, fields: &'static [&'static str]) -> Self {
-        let reader = csv::ReaderBuilder::new()
-            .has_headers(false)
-            .flexible(true)
-            .comment(Some(b'#'))
-            .trim(csv::Trim::All)
-            .from_reader(csv.take(MAX_BYTES));
         Self {
-            reader,
-            record: csv::StringRecord::new(),
+            from: BufReader::new(csv.take(MAX_BYTES)),
+            text: String::new(),
+            number: 0,
+            record: StringRecord::new(),
             fields,
             least: fields.len(),
             numbers: false,
@@ -73,9 +74,26 @@ impl<R: Read> Lines<R> {
         (self.least..=self.fields.len()).contains(&self.record.len())
     }
 
+    /// Takes the fields of the next line that has any; false after the last.
+    fn read_line(&mut self) -> Result<bool, ArrivalsError> {
+        loop {
+            self.text.clear();
+            if self.from.read_line(&mut self.text).map_err(csv::Error::from)? == 0 {
+                return Ok(false);
+            }
+            self.number += 1;
+            let marked = if self.number == 1 { self.text.strip_prefix('\u{feff}') } else { None };
+            let text = marked.unwrap_or(&self.text).trim();
+            if !text.is_empty() && !text.starts_with('#') {
+                split(text, &mut self.record);
+                return Ok(true);
+            }
+        }
+    }
+
     /// The next line; `None` after the last.
     pub(crate) fn next(&mut self) -> Result<Option<Line<'_>>, ArrivalsError> {
-        while self.reader.read_record(&mut self.record)? {
+        while self.read_line()? {
             if std::mem::take(&mut self.first) && self.is_header() {
                 continue;
             }
@@ -84,16 +102,16 @@ impl<R: Read> Lines<R> {
                 let (needed, more) = self.fields.split_at(self.least);
                 let more = more.iter().map(|field| format!(" or {},{field}", needed.join(",")));
                 let reason = format!("must be {}{}", needed.join(","), more.collect::<String>());
-                return Err(refuse(&self.record, "line", &all.join(","), reason));
+                return Err(refuse(self.number, "line", &all.join(","), reason));
             }
             if self.read == MAX_ARRIVALS {
                 return Err(ArrivalsError::TooLong);
             }
             self.read += 1;
-            return Ok(Some(Line { record: &self.record, fields: self.fields }));
+            return Ok(Some(Line { number: self.number, record: &self.record, fields: self.fields }));
         }
         // What lies behind the limit was never seen.
-        if self.reader.get_ref().limit() == 0 { Err(ArrivalsError::TooLong) } else { Ok(None) }
+        if self.from.get_ref().limit() == 0 { Err(ArrivalsError::TooLong) } else { Ok(None) }
     }
 }
 
@@ -116,11 +134,32 @@ impl<'a> Line<'a> {
 
     /// The error that a field is.
     pub(crate) fn refuse(&self, field: usize, reason: impl Into<String>) -> ArrivalsError {
-        refuse(self.record, self.fields[field], self.text(field), reason.into())
+        refuse(self.number, self.fields[field], self.text(field), reason.into())
     }
 }
 
-fn refuse(record: &csv::StringRecord, field: &'static str, value: &str, reason: String) -> ArrivalsError {
-    let line = record.position().map_or(0, csv::Position::line);
+/// Takes the fields of a line of CSV. Blanks around one are no part of it, those within quotes are, which the reader of `csv` does not
+/// tell apart.
+pub(crate) fn split(line: &str, fields: &mut StringRecord) {
+    fields.clear();
+    let mut rest = Some(line);
+    while let Some(text) = rest {
+        let text = text.trim_start();
+        let quoted = text.starts_with('"');
+        let mut within = false;
+        let end = text.find(|c| {
+            within ^= quoted && c == '"';
+            c == ',' && !within
+        });
+        let field = text[..end.unwrap_or(text.len())].trim_end();
+        rest = end.map(|end| &text[end + 1..]);
+        match field.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')) {
+            Some(inner) => fields.push_field(&inner.replace("\"\"", "\"")),
+            None => fields.push_field(field),
+        }
+    }
+}
+
+fn refuse(line: u64, field: &'static str, value: &str, reason: String) -> ArrivalsError {
     ArrivalsError::Line { line, field, value: value.chars().take(60).collect(), reason }
 }

@@ -1,5 +1,6 @@
 //! Logs as files: written, and read with the number of the line that is wrong.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 
@@ -9,7 +10,7 @@ use rt_core::{Instant, Span};
 
 use super::{Became, Entry, Log, Member};
 use crate::arrivals::{Arrivals, MAX_ARRIVALS};
-use crate::lines::MAX_BYTES;
+use crate::lines::{MAX_BYTES, split};
 use crate::record::MAX_STREAMS;
 use crate::time::of_arrival;
 
@@ -60,37 +61,44 @@ impl Log {
     }
 
     fn write_in(&self, unit: Unit, stages: &[String], to: impl Write) -> std::io::Result<()> {
-        let mut to = csv::WriterBuilder::new().flexible(true).from_writer(to);
+        // The writer of `csv` would leave blanks around a name, which are part of it, without quotes.
+        let never = csv::QuoteStyle::Never;
+        let mut to = csv::WriterBuilder::new().flexible(true).quote_style(never).from_writer(to);
+        let name = |stream: usize| quoted(&self.streams[stream]);
         let span = |span: Span| Number::of_span(span, unit).to_string();
         let since = |at: Instant| span(at.since(Instant::ZERO));
         to.write_record(["time", "stream"])?;
         for (at, entry) in &self.entries {
             let at = since(*at);
             match entry {
-                Entry::Arrives(stream) => to.write_record([&at, &self.streams[*stream]])?,
+                Entry::Arrives(stream) => to.write_record([&*at, &name(*stream)])?,
                 Entry::Starts { worker, length, batch } => {
                     self.write_batch(batch, &mut to)?;
                     to.write_record(["# start", &at, &worker.to_string(), &span(*length)])?;
                 }
                 Entry::StageStarts { stage, worker, length, batch } => {
                     self.write_batch(batch, &mut to)?;
-                    let (stage, worker) = (&stages[*stage], worker.to_string());
-                    to.write_record(["# start", &at, stage, &worker, &span(*length)])?;
+                    let (stage, worker) = (quoted(&stages[*stage]), worker.to_string());
+                    to.write_record(["# start", &at, &stage, &worker, &span(*length)])?;
                 }
                 Entry::StageEnds { stage, worker, became } => {
                     for Became { source, stage, count } in became {
-                        let (stream, seq) = (&self.streams[source.stream], source.seq.to_string());
-                        to.write_record(["# become", stream, &seq, &stages[*stage], &count.to_string()])?;
+                        let (stream, seq) = (name(source.stream), source.seq.to_string());
+                        let stage = quoted(&stages[*stage]);
+                        to.write_record(["# become", &stream, &seq, &stage, &count.to_string()])?;
                     }
-                    to.write_record(["# end", &at, &stages[*stage], &worker.to_string()])?;
+                    to.write_record(["# end", &at, &quoted(&stages[*stage]), &worker.to_string()])?;
                 }
                 Entry::Ends(worker) => to.write_record(["# end", &at, &worker.to_string()])?,
                 Entry::Refuses(Member { stream, seq }) => {
-                    to.write_record(["# refuse", &at, &self.streams[*stream], &seq.to_string()])?;
+                    to.write_record(["# refuse", &at, &name(*stream), &seq.to_string()])?;
                 }
                 Entry::Counts(streams) => {
-                    let names = streams.iter().map(|&stream| self.streams[stream].as_str());
-                    to.write_record(["# count", &at].into_iter().chain(names))?;
+                    let names = streams.iter().map(|&stream| name(stream));
+                    let fields = ["# count".into(), at.into()];
+                    to.write_record(
+                        fields.into_iter().chain(names).map(|field: Cow<'_, str>| field.into_owned()),
+                    )?;
                 }
             }
         }
@@ -99,7 +107,7 @@ impl Log {
 
     fn write_batch(&self, batch: &[Member], to: &mut csv::Writer<impl Write>) -> csv::Result<()> {
         batch.iter().try_for_each(|Member { stream, seq }| {
-            to.write_record(["# take", &self.streams[*stream], &seq.to_string()])
+            to.write_record(["# take", &quoted(&self.streams[*stream]), &seq.to_string()])
         })
     }
 
@@ -146,7 +154,7 @@ impl Log {
             if from.read_line(&mut text)? == 0 {
                 break;
             }
-            let said = text.trim();
+            let said = text.trim_start_matches('\u{feff}').trim();
             reader.line(said).map_err(|reason| LogError::Line {
                 line,
                 text: said.chars().take(60).collect(),
@@ -158,6 +166,15 @@ impl Log {
         }
         // What lies behind the limit was never seen.
         if from.get_ref().limit() == 0 { Err(LogError::TooLong) } else { Ok(reader.log) }
+    }
+}
+
+/// A name as a field of a line.
+fn quoted(name: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    match name.chars().all(plain) {
+        true => Cow::Borrowed(name),
+        false => Cow::Owned(format!("\"{}\"", name.replace('"', "\"\""))),
     }
 }
 
@@ -183,12 +200,10 @@ impl Reader<'_> {
             return Err("what is missing cannot be held against the model".to_owned());
         }
         let mut fields = csv::StringRecord::new();
-        let mut reader = csv::ReaderBuilder::new();
-        let reader = reader.has_headers(false).flexible(true).trim(csv::Trim::All);
-        let some = reader.from_reader(text.as_bytes()).read_record(&mut fields).map_err(|e| e.to_string())?;
+        split(text, &mut fields);
         let fields: Vec<_> = fields.iter().collect();
         match *fields.as_slice() {
-            _ if !some => {}
+            _ if text.is_empty() => {}
             ["# take", stream, seq] => {
                 let member = self.member(stream, seq)?;
                 self.taken.push(member);

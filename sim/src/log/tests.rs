@@ -314,3 +314,20 @@ fn what_is_no_log_is_refused_with_its_line() {
     assert_eq!(refusal("# 3 arrivals not recorded"), missing);
     assert_eq!(refusal("1,2,3,4"), "line 1: 1,2,3,4: must be time,stream or time,stream,class");
 }
+
+#[test]
+fn names_are_read_as_they_are_written_blanks_and_all() {
+    let problem = problem(&[1], 1, 4, &[stream(0, 1, 1, 4)]);
+    let names = ["s0", "cam", "cam ", " cam", "a \"b\", c", "#", "5 not recorded"];
+    let mut entries: Vec<_> =
+        (0..names.len()).map(|stream| (Instant::ZERO, Entry::Arrives(stream))).collect();
+    let batch = (0..names.len()).map(|stream| Member { stream, seq: 0 }).collect();
+    entries.push((Instant::ZERO, Entry::Starts { worker: 0, length: ns(1), batch }));
+    entries.push((Instant::ZERO, Entry::Counts(vec![2, 3, 1])));
+    let log = Log { streams: names.map(str::to_owned).to_vec(), entries };
+    let mut text = Vec::new();
+    log.write(&problem, &mut text).expect("written");
+    assert_eq!(Log::read(&problem, &*text).expect("a log"), log, "{}", String::from_utf8_lossy(&text));
+    let spaced = "time,stream\n 0 , s0 \n# take, s0 , 0\n# start, 0, 0, 2\n";
+    assert_eq!(Log::read(&problem, spaced.as_bytes()).expect("a log").streams, ["s0"]);
+}

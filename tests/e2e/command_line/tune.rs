@@ -115,6 +115,66 @@ fn what_came_beyond_a_declaration_is_told_with_the_lines_that_would_have_fitted(
 }
 
 #[test]
+fn a_reserved_declaration_is_judged_and_proposed_over_all_clients_that_held_the_stream() {
+    let place = Deployment::new(format!("{DAEMON}{SERVICE}"));
+    // Three at once in every second; another client is there 80 ms after the last three of the one before.
+    let declared =
+        r#"# stream {"name":"x","constraints":["any_miss(1,3)"],"arrivals":{"windows":[[3,1000000000]]}}"#;
+    let three = |at_ms: u64| (0..3).map(move |i| format!("{},x\n", (at_ms + i * 10) * 1_000_000));
+    let of = |client: u64| {
+        let sent = (0..3).flat_map(move |second| three(client * 2_100 + second * 1_000));
+        format!("{declared}\n{}", sent.collect::<String>())
+    };
+    let head = "# weir: arrivals at service lanes\ntime,stream\n";
+    let recorded = [head.to_owned()].into_iter().chain((0..4).map(of)).collect::<String>();
+    std::fs::write(place.path("arrivals.csv"), recorded).expect("written");
+    let stream = |told: &Value| told["streams"].as_array().and_then(|all| all.last().cloned()).expect("x");
+    let own = stream(&json(&place));
+    assert_eq!((&own["name"], &own["reserved"], &own["beyond"]), (&"x".into(), &false.into(), &0.into()));
+    let lines = own["lines"].as_str().expect("lines");
+    assert!(lines.contains("arrivals = [{ window = { count = 6, length = \"1s\" } }]"), "{lines}");
+
+    place.configure(format!("{DAEMON}{SERVICE}{lines}"));
+    let reserved = stream(&json(&place));
+    assert_eq!((&reserved["reserved"], &reserved["beyond"]), (&true.into(), &0.into()), "{reserved}");
+    place.configure(format!("{DAEMON}{SERVICE}{}", lines.replace("count = 6", "count = 3")));
+    let narrower = stream(&json(&place));
+    assert_eq!(narrower["beyond"], 9, "{narrower}");
+    assert_eq!(narrower["fitting"], reserved["declared"]);
+}
+
+#[test]
+fn proposed_lines_keep_the_class_of_a_stream_and_say_whose_it_is() {
+    let classes =
+        "[[service.class]]\nname = \"plain\"\n[[service.class]]\nname = \"soft\"\n[[service.stream]]";
+    let service = SERVICE.replacen("[[service.stream]]", classes, 1);
+    let service = service.replace("name = \"front\"", "name = \"front\"\nclass = \"soft\"");
+    let place = Deployment::new(format!("{DAEMON}{service}"));
+    let sent = |stream: &str, class: &str| {
+        (1..5).map(|i| format!("{i}0000000,{stream},{class}\n")).collect::<String>()
+    };
+    let recorded = |lines: &str| {
+        let mut lines: Vec<_> = lines.lines().collect();
+        lines.sort_unstable();
+        let head = "# weir: arrivals at service lanes\ntime,stream\n";
+        std::fs::write(place.path("arrivals.csv"), format!("{head}{}\n", lines.join("\n"))).expect("written");
+        String::from_utf8(tune(&place, &["lanes"]).stdout).expect("UTF-8")
+    };
+    let text = recorded(&[sent("front", "plain"), sent("x", "soft")].concat());
+    for lines in [
+        "name = \"front\"\nclass = \"soft\"\nconstraints",
+        "registers as best effort.\n[[service.stream]]\nname = \"x\"\nclass = \"soft\"\nconstraints = []",
+    ] {
+        assert!(text.contains(lines), "{lines} is not in {text}");
+    }
+    let mixed = sent("x", "plain").replacen("plain", "soft", 1);
+    for lines in [mixed, sent("x", "plain"), sent("x", "unknown")] {
+        let text = recorded(&lines);
+        assert!(text.contains("name = \"x\"\nconstraints = []"), "{text}");
+    }
+}
+
+#[test]
 fn without_a_recording_it_is_said_how_to_have_one() {
     let place = Deployment::new(format!("{DAEMON}{}", SERVICE.replace("record = \"arrivals.csv\"", "")));
     let refused = |more: &[&str], parts: &[&str]| {

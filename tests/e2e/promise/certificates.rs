@@ -111,6 +111,12 @@ fn nonsense_is_refused_with_field_value_and_limit() {
     let message = stderr(&desk.weir(&["certify", "--problem", "p.json"]));
     assert!(message.contains("p.json") && message.contains("streams[0].constraints[0]"), "{message}");
     assert!(message.contains("m = 2") && message.contains("below K"), "{message}");
+    let desk = Desk::new(&[
+        ("p.json", problem(2, 2).to_string()),
+        ("none.csv", "# weir: arrivals at service echo\ntime,stream\n".to_owned()),
+    ]);
+    let message = stderr(&desk.weir(&["certify", "--problem", "p.json", "--arrivals", "none.csv"]));
+    assert!(message.contains("--arrivals = none.csv: the recording has no arrivals"), "{message}");
 }
 
 fn service(deadline: &str) -> String {

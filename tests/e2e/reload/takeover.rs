@@ -178,10 +178,74 @@ fn recording_goes_on_across_takeovers_that_succeed_and_that_fail() {
     infer();
     recorded("b.csv", 1);
     recorded("a.csv", 3);
-    place.configure(config(&[lanes(1_500, "a.csv"), signs("b.csv")]));
+    // One that was recorded before takes its place: nothing of it is lost, and once it is moved away another one begins.
+    place.configure(config(&[lanes(1_500, "a.csv")]));
+    assert!(refused(&daemon).contains("a.csv: holds a recording, which would be lost; move it away"));
+    recorded("a.csv", 3);
+    place.configure(config(&[lanes(1_500, "c.csv"), signs("b.csv")]));
     assert!(refused(&daemon).contains("b.csv: service lanes is recorded there until then"));
     infer();
     recorded("b.csv", 2);
+    std::fs::rename(place.path("a.csv"), place.path("before.csv")).expect("moved");
+    place.configure(config(&[lanes(1_500, "a.csv")]));
+    accepted(&daemon);
+    infer();
+    recorded("a.csv", 1);
+    recorded("before.csv", 3);
+}
+
+#[test]
+fn a_recording_that_a_reload_begins_has_what_clients_declared_before() {
+    let own = |record: &str| service("own", 4, 2_000, record);
+    let shared = |name: &str| service(name, 4, 2_000, "device = \"box\"\n");
+    let all = |own: String, record: &str| {
+        let device = format!("[[device]]\nname = \"box\"\n{record}");
+        config(&[device, own, shared("front"), shared("rear")])
+    };
+    let place = Deployment::new(all(own(""), ""));
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    let daemon = place.serve();
+    let mut client = daemon.client();
+    let mut streams = Vec::new();
+    for service in ["own", "front", "rear"] {
+        let promised = Registration::builder(service, "promised")
+            .constraint(Constraint::any_miss(1, 3))
+            .arrivals(ArrivalBound::window(1, Duration::from_secs(1)));
+        let promised = promised.build().expect("it fits");
+        streams.push(client.register(&promised).expect("admitted"));
+        streams.push(client.register(&best_effort(service, "cam")).expect("a stream"));
+    }
+    place.configure(all(own("record = \"a.csv\"\n"), "record = \"box.csv\"\n"));
+    accepted(&daemon);
+    for stream in &streams {
+        client.infer(stream, &[0.0; 4]).expect("an answer");
+    }
+    let lines = |file: &str, names: &[&str]| {
+        let text = eventually("the arrivals in the file", || {
+            let text = std::fs::read_to_string(place.path(file)).expect("a file");
+            let came = |name: &&str| text.lines().any(|line| line.ends_with(&format!(",{name}")));
+            Some(text.clone()).filter(|_| names.iter().all(came))
+        });
+        let kept = |line: &&str| {
+            line.starts_with("# stream ") || line.ends_with("cam") || line.ends_with("promised")
+        };
+        text.lines().filter(kept).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let declared = |name: &str| {
+        format!(
+            "# stream {{\"name\":\"{name}\",\"constraints\":[\"any_miss(1,3)\"],\"arrivals\":{{\"windows\":[[1,1000000000]]}}}}"
+        )
+    };
+    let told = lines("a.csv", &["promised", "cam"]);
+    assert_eq!((told.len(), &told[0]), (3, &declared("promised")), "{told:?}");
+    let told = lines("box.csv", &["front/promised", "front/cam", "rear/promised", "rear/cam"]);
+    let mut heads = told[..2].to_vec();
+    heads.sort();
+    assert_eq!(
+        (told.len(), heads),
+        (6, ["front/promised", "rear/promised"].map(declared).to_vec()),
+        "{told:?}"
+    );
 }
 
 #[test]

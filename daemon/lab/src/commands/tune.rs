@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn print(stream: &Tuned) {
-    let Tuned { name, reserved, seen, spec, beyond, measured, fitting } = stream;
+    let Tuned { name, reserved, seen, spec, beyond, measured, fitting, .. } = stream;
     let rate = seen.rate_per_s().map_or_else(String::new, |rate| format!(", {rate:.1}/s"));
     let whose = if *reserved { "reserved" } else { "a client's own" };
     say!("\n{name}, {whose}: {} requests{rate}", seen.requests());
@@ -96,10 +96,11 @@ fn print(stream: &Tuned) {
         }
         _ => say!("  declares nothing"),
     }
+    let then = if *reserved || !is_name(name) { "" } else { ", if it were reserved" };
     match fitting {
         Ok(fitting) if fitting.arrivals() == spec.arrivals() => say!("  that fits, and nothing less does"),
         Ok(fitting) => fitting.arrivals().into_iter().for_each(|curve| {
-            say!("  would have fitted: {}, {:.1}/s", bounds(curve), curve.rate_per_s());
+            say!("  would have fitted{then}: {}, {:.1}/s", bounds(curve), curve.rate_per_s());
         }),
         Err(why) => say!("  {why}"),
     }
@@ -116,15 +117,19 @@ fn print_lines(streams: &[Tuned]) {
         let Ok(fitting) = &stream.fitting else { continue };
         if !is_name(&stream.name) {
             say!("# No configuration can have a stream of this name; its client would declare:");
+        } else if !stream.reserved && stream.spec.arrivals().is_none() {
+            say!("# Reserves what a client now registers as best effort.");
         } else if !stream.reserved {
-            say!("# Reserves what a client now registers with a declaration of its own.");
+            say!(
+                "# Reserves what a client now registers with a declaration of its own; this one goes on over all clients."
+            );
         }
-        say!("{}", tune::stream(&stream.name, fitting));
+        say!("{}", tune::stream(&stream.name, stream.class.as_deref(), fitting));
     }
 }
 
 fn as_json(stream: &Tuned) -> Value {
-    let Tuned { name, reserved, seen, spec, beyond, measured, fitting } = stream;
+    let Tuned { name, reserved, seen, class, spec, beyond, measured, fitting } = stream;
     let fits = fitting.as_ref().ok();
     let compared: Vec<_> = measured
         .iter()
@@ -141,6 +146,6 @@ fn as_json(stream: &Tuned) -> Value {
         "measured": compared,
         "fitting": fits.map(|fitting| problem::stream(name, fitting)),
         "nothing_fits": fitting.as_ref().err(),
-        "lines": fits.map(|fitting| tune::stream(name, fitting)),
+        "lines": fits.map(|fitting| tune::stream(name, class.as_deref(), fitting)),
     })
 }

@@ -6,13 +6,17 @@ use rt_core::{ArrivalBound, ArrivalCurve, Constraint, Span, StreamSpec};
 
 use super::seen::is_bucket;
 
-/// The lines of a reserved stream.
-pub(crate) fn stream(name: &str, spec: &StreamSpec) -> String {
+/// The lines of a reserved stream, its requests of that class unless they say otherwise.
+pub(crate) fn stream(name: &str, class: Option<&str>, spec: &StreamSpec) -> String {
     let constraints: Vec<_> = spec.constraints().as_slice().iter().map(constraint).collect();
     let arrivals =
         spec.arrivals().map_or_else(String::new, |curve| format!("arrivals = {}\n", bounds(curve)));
     let name = toml::Value::from(name);
-    format!("[[service.stream]]\nname = {name}\nconstraints = [{}]\n{arrivals}", constraints.join(", "))
+    let class = class.map_or_else(String::new, |class| format!("class = {}\n", toml::Value::from(class)));
+    format!(
+        "[[service.stream]]\nname = {name}\n{class}constraints = [{}]\n{arrivals}",
+        constraints.join(", ")
+    )
 }
 
 /// All bounds as the value of a field.

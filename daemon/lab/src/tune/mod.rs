@@ -6,10 +6,10 @@ mod seen;
 
 use rt_core::{ArrivalBound, ArrivalCurve, Span, StreamSpec};
 
-use weir_plan::config::ServiceConfig;
+use weir_plan::config::{ServiceConfig, is_name};
 
 pub(crate) use lines::{bound, bounds, stream};
-pub(crate) use recording::Recording;
+pub(crate) use recording::{Recorded, Recording};
 pub(crate) use seen::{Beyond, Seen};
 
 /// A stream, what it declared, and what would have fitted.
@@ -17,6 +17,8 @@ pub(crate) struct Tuned {
     pub(crate) name: String,
     pub(crate) reserved: bool,
     pub(crate) seen: Seen,
+    /// The class of its requests, if it is not the first of the service.
+    pub(crate) class: Option<String>,
     /// As it is promised now.
     pub(crate) spec: StreamSpec,
     /// What of it would have been beyond the declaration; none without one.
@@ -31,31 +33,45 @@ pub(crate) struct Tuned {
 pub(crate) fn tune(config: &ServiceConfig, recording: Recording) -> Vec<Tuned> {
     let mut recorded = recording.streams;
     let mut tuned = Vec::new();
+    // Who pastes lines without a class asks for the first.
+    let other = |number: &u8| *number > 0;
     for reserved in &config.reserved {
         let place = recorded.iter().position(|stream| stream.name == reserved.name);
-        let seen = place.map_or_else(Seen::default, |place| recorded.remove(place).seen);
-        tuned.push(tuned_of(reserved.name.clone(), true, reserved.spec.clone(), seen, config.deadline));
+        // Its declaration goes on over all who hold it.
+        let seen = place.map_or_else(Seen::default, |place| recorded.remove(place).seen.joined());
+        let class = Some(reserved.class).filter(other).map(usize::from);
+        let class = class.and_then(|class| Some(config.classes.get(class)?.name.clone()));
+        let stream = Recorded { name: reserved.name.clone(), declared: None, seen, class };
+        tuned.push(tuned_of(stream, true, reserved.spec.clone(), config.deadline));
     }
-    let own = recorded.into_iter().map(|stream| {
-        let spec = stream.declared.unwrap_or_else(StreamSpec::best_effort);
-        tuned_of(stream.name, false, spec, stream.seen, config.deadline)
+    let own = recorded.into_iter().map(|mut stream| {
+        let spec = stream.declared.take().unwrap_or_else(StreamSpec::best_effort);
+        let is_other = |class: &String| config.class_number(class).as_ref().is_some_and(other);
+        stream.class = stream.class.filter(is_other);
+        tuned_of(stream, false, spec, config.deadline)
     });
     tuned.extend(own);
     tuned
 }
 
-fn tuned_of(name: String, reserved: bool, spec: StreamSpec, seen: Seen, deadline: Span) -> Tuned {
+fn tuned_of(stream: Recorded, reserved: bool, spec: StreamSpec, deadline: Span) -> Tuned {
+    let Recorded { name, seen, class, .. } = stream;
     let declared = spec.arrivals().map_or(&[][..], ArrivalCurve::bounds);
     let measured = match seen.requests() {
         0 => Vec::new(),
         _ => declared.iter().filter_map(|bound| Some((bound.clone(), seen.as_seen(bound).ok()?))).collect(),
     };
-    let fitting = fitting(&spec, &seen, deadline);
+    // What is proposed is to be reserved, whoever holds it; under another name only a client can declare it, anew each time.
+    let fitting = match is_name(&name) {
+        true => fitting(&spec, &seen.joined(), deadline),
+        false => fitting(&spec, &seen, deadline),
+    };
     Tuned {
         beyond: spec.arrivals().map(|curve| seen.beyond(curve)),
         name,
         reserved,
         seen,
+        class,
         spec,
         measured,
         fitting,

@@ -32,6 +32,8 @@ pub(crate) struct Recorded {
     /// What a client declared of it, the last one; none of a stream that is reserved, or best effort.
     pub(crate) declared: Option<StreamSpec>,
     pub(crate) seen: Seen,
+    /// The class of all of its requests, if they have the same.
+    pub(crate) class: Option<String>,
 }
 
 impl Recording {
@@ -64,9 +66,19 @@ impl Recording {
     }
 
     fn of(text: &str) -> Result<Self> {
-        let Arrivals { streams: names, list, .. } = Arrivals::recorded(text.as_bytes())?;
-        let named = |name: &String| Recorded { name: name.clone(), declared: None, seen: Seen::default() };
-        let mut streams: Vec<_> = names.iter().map(named).collect();
+        let Arrivals { streams: names, list, classes, of } = Arrivals::recorded(text.as_bytes())?;
+        let mut same: Vec<Option<Option<u8>>> = vec![None; names.len()];
+        for (&(_, stream), &class) in list.iter().zip(&of) {
+            let first = *same[stream].get_or_insert(class);
+            same[stream] = Some(first.filter(|_| first == class));
+        }
+        let named = |(name, class): (&String, Option<Option<u8>>)| Recorded {
+            name: name.clone(),
+            declared: None,
+            seen: Seen::default(),
+            class: class.flatten().map(|class| classes[usize::from(class)].clone()),
+        };
+        let mut streams: Vec<_> = names.iter().zip(same).map(named).collect();
         let places: HashMap<_, _> = names.iter().map(String::as_str).zip(0..).collect();
         let mut arrivals = list.iter();
         let mut missing: u64 = 0;

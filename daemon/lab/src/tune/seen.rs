@@ -34,6 +34,11 @@ impl Seen {
         self.stretches.push(Vec::new());
     }
 
+    /// The same as one stretch, in which a new client is none of it: so a reserved declaration goes on.
+    pub(super) fn joined(&self) -> Self {
+        Self { stretches: vec![self.stretches.concat()] }
+    }
+
     pub(crate) fn requests(&self) -> u64 {
         self.stretches.iter().map(|stretch| stretch.len() as u64).sum()
     }
@@ -284,6 +289,7 @@ mod tests {
         two.came(Instant::ZERO + ms(21));
         assert_eq!((beyond(&two, periodic(10, 0)), two.requests()), (0, 4));
         assert_eq!(two.as_seen(&periodic(10, 5)), Ok(periodic(10, 0)));
+        assert_eq!((beyond(&two.joined(), periodic(10, 0)), two.joined().requests()), (1, 4));
     }
 
     proptest! {

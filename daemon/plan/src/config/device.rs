@@ -231,6 +231,20 @@ impl Check<'_> {
                 let reason = format!("no service says device = \"{}\"", device.name);
                 return Err(self.refuse(&format!("device[{i}].name"), &format!("{:?}", device.name), reason));
             }
+            let on_it = || services.iter().filter(|service| service.is_on(i));
+            let behind = |one: &&super::ServiceConfig| {
+                on_it().find(|other| {
+                    one.name.strip_prefix(&*other.name).is_some_and(|rest| rest.starts_with('/'))
+                })
+            };
+            if let Some((one, other)) = on_it().find_map(|one| Some((one, behind(&one)?))) {
+                let reason = format!(
+                    "begins with {}/, as the streams of service {0} on device {} are named in recordings and problems: theirs \
+                     could not be told apart",
+                    other.name, device.name
+                );
+                return Err(self.refuse(&format!("{}.name", one.at), &format!("{:?}", one.name), reason));
+            }
             if device.stalls.is_some()
                 && classes.clone().any(|class| class.shared && class.name == device.name)
             {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::check::{Check, Refused, all};
@@ -98,6 +98,13 @@ impl Check<'_> {
         }))
         .map(drop)
     }
+}
+
+/// Whether the recording at `path` has arrivals, which would be lost if another one began there.
+pub fn has_arrivals(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    let said = |line: String| !line.is_empty() && !line.starts_with('#') && line != "time,stream";
+    BufReader::new(file).lines().map_while(Result::ok).any(said)
 }
 
 /// Whether a recording would take the place of something else: a model, a profile, a pipe.

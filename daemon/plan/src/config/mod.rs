@@ -30,7 +30,7 @@ pub use check::{MAX_SERVICES, is_name};
 pub use classes::RequestClass;
 pub use controller::{ControllerConfig, Estimator};
 pub use device::{DeviceConfig, ShareConfig};
-pub use files::{MAX_RECORDED, RECORDING};
+pub use files::{MAX_RECORDED, RECORDING, has_arrivals};
 pub use interfaces::{BusConfig, HookConfig, LONGEST_PATH, ListenAddress, OipConfig, SOCKET_DRAFT};
 pub use model::{ModelChoice, Select, SimulatedModel};
 pub use placement::{Candidates, ClassConfig, Mode, Models, Placed, PlacementConfig};

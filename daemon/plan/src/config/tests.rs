@@ -54,6 +54,30 @@ fn requests_may_be_early_by_a_tenth_of_the_time_to_answer_them_or_by_what_is_sta
 }
 
 #[test]
+fn streams_of_a_device_are_told_apart_by_the_names_of_its_services() {
+    let named = |first: &str, second: &str, device: &str| {
+        let service = |name: &str, device: &str| {
+            format!(
+                "[[service]]\nname = \"{name}\"\nmodel = \"m\"\ndeadline = \"50ms\"\ndevice = \"{device}\"\n"
+            )
+        };
+        let devices = "[[device]]\nname = \"box\"\n[[device]]\nname = \"other\"\n";
+        let services = [service(first, "box"), service(second, device), service("last", "other")];
+        let (daemon, _) = GOOD.split_once("[[service]]").expect("a service");
+        parse(&format!("{daemon}{devices}{}", services.concat()))
+    };
+    for (first, second, device) in [("r/s", "r", "box"), ("r", "r/s", "box")] {
+        let text = named(first, second, device).expect_err("refused").to_string();
+        for part in [".name = \"r/s\"", "begins with r/", "service r on device box"] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+    }
+    for (first, second, device) in [("r", "r/s", "other"), ("r", "rs", "box"), ("r/s", "r/t", "box")] {
+        named(first, second, device).expect("told apart");
+    }
+}
+
+#[test]
 fn what_is_run_or_loaded_is_that_beside_the_file() {
     let loaded = |file: &str| {
         let text = GOOD.replace("[daemon]", "[daemon]\nonnxruntime = \"lib.so\"");

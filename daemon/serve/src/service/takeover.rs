@@ -137,7 +137,12 @@ impl Service {
                 heir.as_ref().map(|next| next.work_out_fallbacks(&moves.load())).unwrap_or_default();
             (moves, Room { shield, tolerance, fallbacks })
         };
-        let moves = old.iter().zip(&heirs).zip(moves).map(expect).collect();
+        let moves: Vec<_> = old.iter().zip(&heirs).zip(moves).map(expect).collect();
+        // Before anything of theirs comes: a recording that goes on is passed on with them, and has it.
+        for (heir, (moves, _)) in heirs.iter().zip(&moves) {
+            let Some(heir) = heir else { continue };
+            moves.declared().for_each(|(name, spec)| heir.record_declared(name, spec));
+        }
         let device = Arc::clone(&first.device);
         {
             let mut scheduler = device.lock(0);

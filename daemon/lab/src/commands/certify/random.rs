@@ -314,6 +314,7 @@ fn model_of(text: &str, stream: &str) -> Result<(Process, f64)> {
 /// Rows of the gaps that were recorded of a stream, as many in a row as there are rows.
 fn recorded(file: &str, stream: &str) -> Result<(Process, f64)> {
     let arrivals = Arrivals::recorded(BufReader::new(File::open(file)?))?;
+    ensure!(!arrivals.streams.is_empty(), "the recording has no arrivals");
     let short = stream.rsplit_once('/').map_or(stream, |(_, short)| short);
     let found = arrivals.streams.iter().position(|name| name == stream || name == short);
     let index =

@@ -45,6 +45,11 @@ impl Moves {
         self.kept.iter().map(|kept| &kept.spec).chain(self.added.iter().map(|s| &s.spec)).collect()
     }
 
+    /// What clients hold that no configuration tells.
+    pub(in crate::service) fn declared(&self) -> impl Iterator<Item = (&str, &StreamSpec)> {
+        self.kept.iter().filter(|kept| !kept.reserved).map(|kept| (&*kept.name, &kept.spec))
+    }
+
     /// Whether these services, one by itself or all of a device, can promise all that moves to each of them; one to which
     /// nothing moves is new. What that leaves them.
     ///
