@@ -101,12 +101,18 @@ impl<'a> Session<'a> {
     /// How long nothing is to be read: so long as too much is owed of what was read in vain. It is read without real-time
     /// priority until all is paid.
     fn pause(&mut self) -> Option<Duration> {
+        self.charge();
+        let now = self.pause.map(|_| clock::now())?;
+        self.pause = self.pause.filter(|until| *until > now);
+        // In whole milliseconds, and at least one.
+        self.pause.map(|until| clock::duration(until.since(now)) + Duration::from_millis(1))
+    }
+
+    /// Puts down to its process what was read in vain since the last time.
+    pub(super) fn charge(&mut self) {
         let owed = self.connection.take_owed();
-        if owed == Span::ZERO && self.pause.is_none() {
-            return None;
-        }
-        let now = clock::now();
         if owed > Span::ZERO {
+            let now = clock::now();
             let promised = self.leases.values().any(|lease| lease.promised);
             // What it took in truth, of which that part was in vain.
             let (time, read) = (clock::thread_time(), self.read.max(owed).as_nanos());
@@ -123,8 +129,5 @@ impl<'a> Session<'a> {
                 self.calm_down(pause.paid);
             }
         }
-        self.pause = self.pause.filter(|until| *until > now);
-        // In whole milliseconds, and at least one.
-        self.pause.map(|until| clock::duration(until.since(now)) + Duration::from_millis(1))
     }
 }

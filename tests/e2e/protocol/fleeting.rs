@@ -1,0 +1,51 @@
+//! Clients that do not wait for what they ask: they cost no more than those that do.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use super::arena::{arena, memory, send_with};
+use crate::harness::{DAEMON, Daemon, Deployment, alone, frame, hello, now};
+use rustix::fs::SealFlags;
+use weir_client::wire::{DaemonFrame, VERSION};
+
+/// For how long they come and go.
+const LENGTH: Duration = Duration::from_secs(4);
+
+fn serve(more: &str) -> Daemon {
+    let service = "[[service]]\nname = \"fast\"\nengine = \"simulated\"\ndeadline = \"50ms\"\nguard = \"10ms\"\n\
+                   simulated = { times = [\"1ms\"], input = 4, output = 4 }\n";
+    Deployment::new(format!("{DAEMON}{more}\n{service}")).profiled(&[5]).serve()
+}
+
+/// Has one client after another do this; how many there were, and the part of a core that the daemon took.
+fn come_and_go(daemon: &Daemon, mut one: impl FnMut()) -> (u32, f64) {
+    let (before, began, mut clients) = (daemon.taken(), now(), 0);
+    while began.elapsed() < LENGTH {
+        one();
+        clients += 1;
+    }
+    (clients, (daemon.taken() - before).as_secs_f64() / began.elapsed().as_secs_f64())
+}
+
+#[test]
+fn who_shares_memory_and_goes_pays_for_its_pages_with_the_next() {
+    const LENGTH: u64 = 16 << 20;
+    alone();
+    let daemon = serve("");
+    let mut mapped = 0;
+    let (clients, took) = come_and_go(&daemon, || {
+        // It may connect too often.
+        let mut raw = daemon.raw();
+        let welcomed = raw.send(&frame(1, &hello(VERSION)))
+            && raw.next(|frame| matches!(frame, DaemonFrame::Welcome { .. })) == Some(true);
+        if welcomed {
+            // No page of it is there yet.
+            send_with(&raw, &arena(LENGTH), &[memory(LENGTH, SealFlags::SHRINK).as_fd()]);
+            mapped += u32::from(raw.next(|frame| matches!(frame, DaemonFrame::Mapped)) == Some(true));
+        }
+    });
+    println!("{mapped} arenas of {clients} clients with {took:.2} of a core");
+    assert!(mapped >= 4, "each waits a second at most: {mapped}");
+    // A tenth, and what may be owed before that counts.
+    assert!(took < 0.25, "{mapped} arenas of {clients} clients with {took:.2} of a core");
+}
