@@ -59,16 +59,15 @@ impl<'a> Session<'a> {
                     self.registered(id, outcome);
                 }
             }
-            if !socket_ready.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR) {
+            // Nobody is there to be answered any more, be it that nothing is to be read now: what is left was sent for nothing.
+            if socket_ready.intersects(PollFlags::POLLHUP | PollFlags::POLLERR) {
+                return Ok(None);
+            }
+            if !socket_ready.contains(PollFlags::POLLIN) {
                 continue;
             }
-            let Some(taken) = front.intake.enter() else {
-                match socket_ready.intersects(PollFlags::POLLHUP | PollFlags::POLLERR) {
-                    true => return Ok(None),
-                    // What has not been read by now is not the daemon's any more.
-                    false => continue,
-                }
-            };
+            // What has not been read by now is not the daemon's any more.
+            let Some(taken) = front.intake.enter() else { continue };
             // A frame that has begun is read to its end all the same.
             let most = self.at_a_time().max(buffer.missing());
             let space = buffer.space();
