@@ -30,7 +30,8 @@ use weir_oip::grpc::inference::{
 use weir_oip::grpc::{self, DESCRIPTORS};
 use weir_oip::http::VERSION;
 
-use super::desk::{Asked, Caller, Desk, Fared};
+use super::caller::{Caller, Unanswered};
+use super::desk::{Asked, Desk, Fared};
 use super::streams::wrong;
 use super::timed::Timed;
 use super::{CLASS, EXTENSIONS, STREAM, closed, text_beside};
@@ -54,7 +55,8 @@ pub(super) async fn converse(
     let answer = service_fn(move |request: Request<Incoming>| {
         let (own, mut inference) = (own.clone(), inference.clone());
         async move {
-            if request.uri().path().starts_with("/grpc.reflection.") {
+            let unanswered = Unanswered::new(&own.desk, &own.caller);
+            let answer = if request.uri().path().starts_with("/grpc.reflection.") {
                 reflect(&own.desk, &own.caller, request).await
             } else {
                 let uri = request.uri().clone();
@@ -67,7 +69,9 @@ pub(super) async fn converse(
                     }
                     _ => answer,
                 })
-            }
+            };
+            unanswered.end();
+            answer
         }
     });
     let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())

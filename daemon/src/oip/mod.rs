@@ -3,6 +3,7 @@
 //! One thread answers all of them, without real-time priority: what it reads is checked and packed there, and then waits and runs like
 //! what came through the socket.
 
+mod caller;
 mod desk;
 mod grpc;
 mod http;
@@ -23,7 +24,8 @@ use tracing::warn;
 use crate::local::{Guest, Local, pass};
 use crate::overview::Overview;
 use crate::socket::Debts;
-use desk::{Caller, Desk};
+use caller::{Caller, Paced};
+use desk::Desk;
 use tls::Tls;
 use weir_oip::Refused;
 use weir_os::clock;
@@ -196,14 +198,19 @@ impl Door {
     /// Answers whoever has connected, until that ends.
     async fn greet(&self, mut guest: Guest, caller: Arc<Caller>) {
         let (desk, stop) = (&self.desk, self.stop.clone());
+        let wait = desk.wait(&caller).unwrap_or_default();
         if let Some(tls) = &self.tls {
             let who = (guest.peer, self.protocol);
-            let secured = tls.secure(guest.stream, who, desk.wait(&caller)).await;
+            let secured = tls.secure(guest.stream, who, clock::duration(wait)).await;
             // Come of it what may.
             desk.bill(&caller, 0, false);
             let Some(secured) = secured else { return };
             guest.stream = secured;
+        } else {
+            // Others of its process may not have waited for it.
+            caller.hold(clock::now() + wait);
         }
+        guest.stream = Box::new(Paced::new(guest.stream, &caller));
         match (self.places.try_acquire(), self.protocol) {
             (Ok(_place), Protocol::Http) => http::converse(guest, desk, &caller, stop).await,
             (Ok(_place), Protocol::Grpc) => grpc::converse(guest, desk, &caller, stop).await,

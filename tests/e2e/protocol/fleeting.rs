@@ -2,10 +2,11 @@
 
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::arena::{arena, memory, send_with};
-use crate::harness::{DAEMON, Daemon, Deployment, alone, frame, hello, now, pause};
+use crate::harness::{DAEMON, Daemon, Deployment, alone, eventually, frame, hello, now, pause};
 use rustix::fs::SealFlags;
 use weir_client::wire::{ClientFrame, DaemonFrame, VERSION};
 
@@ -67,4 +68,68 @@ fn what_is_left_of_who_closes_is_not_read() {
     println!("{clients} clients with {bytes} bytes, and {took:.2} of a core");
     assert!(bytes > 10_000_000, "{clients} clients with {bytes} bytes");
     assert!(took < 0.25, "{clients} clients with {bytes} bytes, and {took:.2} of a core");
+}
+
+#[test]
+fn who_does_not_wait_for_an_answer_over_http_pays_as_who_does() {
+    alone();
+    let daemon = serve("[daemon.oip]\nhttp = \"unix:h\"\n");
+    let socket = daemon.deployment.path("h");
+    let values = "1,".repeat(500_000);
+    let body =
+        format!(r#"{{"inputs":[{{"name":"input","datatype":"FP32","shape":[4],"data":[{values}1]}}]}}"#);
+    let head = format!(
+        "POST /v2/models/nobody/infer HTTP/1.1\r\nHost: weir\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let (clients, took) = come_and_go(&daemon, || {
+        let mut socket = eventually("the socket", || UnixStream::connect(&socket).ok());
+        // It may connect too often, and then nothing of it is read.
+        let _ = socket.write_all(&[head.as_bytes(), body.as_bytes()].concat());
+    });
+    println!("{clients} calls of {} bytes with {took:.2} of a core", body.len());
+    assert!(clients >= 4, "each waits a second at most: {clients}");
+    assert!(took < 0.2, "{clients} calls of {} bytes with {took:.2} of a core", body.len());
+}
+
+#[test]
+fn who_does_not_wait_for_answers_over_grpc_pays_as_who_does() {
+    const CALLS: u32 = 32;
+    alone();
+    let daemon = serve("[daemon.oip]\ngrpc = \"unix:g\"\n");
+    let socket = daemon.deployment.path("g");
+    let calls = (0..CALLS).flat_map(|n| {
+        // Its head, which ends there, and an empty message, which ends it.
+        [of_http2(1, 4, 1 + 2 * n, &head()), of_http2(0, 1, 1 + 2 * n, &[0; 5])].concat()
+    });
+    let settings = [of_http2(4, 0, 0, &[]), of_http2(4, 1, 0, &[])].concat();
+    let sent: Vec<u8> =
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".iter().copied().chain(settings).chain(calls).collect();
+    let (clients, took) = come_and_go(&daemon, || {
+        let mut socket = eventually("the socket", || UnixStream::connect(&socket).ok());
+        let _ = socket.write_all(&sent);
+        pause(Duration::from_millis(2));
+    });
+    println!("{CALLS} calls of each of {clients} clients with {took:.2} of a core");
+    assert!(clients >= 100, "{clients}");
+    assert!(took < 0.2, "{CALLS} calls of each of {clients} clients with {took:.2} of a core");
+}
+
+/// A frame of HTTP/2.
+fn of_http2(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = &(payload.len() as u32).to_be_bytes()[1..];
+    [length, &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The head of a question over gRPC, by HPACK: POST and http by their numbers, all else as it is.
+fn head() -> Vec<u8> {
+    let told = [
+        (":path", "/inference.GRPCInferenceService/RepositoryIndex"),
+        (":authority", "weir"),
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+    ];
+    let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    let told = told.map(|(name, value)| [vec![0], text(name), text(value)].concat());
+    [vec![0x83, 0x86], told.concat()].concat()
 }
