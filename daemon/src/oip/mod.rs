@@ -19,11 +19,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use hyper::HeaderMap;
 use tokio::sync::{Semaphore, watch};
-use tracing::warn;
 
 use crate::local::{Guest, Local, pass};
 use crate::overview::Overview;
-use crate::socket::Debts;
+use crate::socket::{Debts, Unserved};
 use caller::{Caller, Paced};
 use desk::Desk;
 use tls::Tls;
@@ -170,6 +169,7 @@ struct Door {
 /// Accepts clients until it is closed.
 async fn listen(listener: Local, door: Arc<Door>) {
     let mut stop = door.stop.clone();
+    let (mut strangers, mut failed) = (Unserved::default(), Unserved::default());
     loop {
         let guest = tokio::select! {
             guest = listener.accept(door.desk.config().allowed.as_ref()) => guest,
@@ -177,7 +177,8 @@ async fn listen(listener: Local, door: Arc<Door>) {
         };
         match guest {
             Ok(guest) if !guest.permitted => {
-                warn!("a client of daemon.oip is not on the list of those who may connect");
+                strangers
+                    .note(clock::now(), "a client of daemon.oip is not on the list of those who may connect");
             }
             Ok(guest) => {
                 // Who connects too often is told nothing.
@@ -187,7 +188,7 @@ async fn listen(listener: Local, door: Arc<Door>) {
             }
             Err(error) => {
                 // Out of descriptors, most likely: say so, and leave the clients in the backlog a while.
-                warn!("a client of daemon.oip cannot be accepted: {error}");
+                failed.note(clock::now(), format_args!("a client of daemon.oip cannot be accepted: {error}"));
                 pass(REST).await;
             }
         }

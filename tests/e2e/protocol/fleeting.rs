@@ -1,6 +1,6 @@
 //! Clients that do not wait for what they ask: they cost no more than those that do.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -113,6 +113,24 @@ fn who_does_not_wait_for_answers_over_grpc_pays_as_who_does() {
     println!("{CALLS} calls of each of {clients} clients with {took:.2} of a core");
     assert!(clients >= 100, "{clients}");
     assert!(took < 0.2, "{CALLS} calls of each of {clients} clients with {took:.2} of a core");
+}
+
+#[test]
+fn who_is_not_on_the_list_and_tries_again_at_once_fills_no_log() {
+    const CLIENTS: usize = 200;
+    let daemon = serve("allow-users = [\"65533\"]\n[daemon.oip]\nhttp = \"unix:h\"\n");
+    let began = now();
+    for socket in ["s", "h"].map(|name| daemon.deployment.path(name)) {
+        for _ in 0..CLIENTS {
+            let mut stream = eventually("the socket", || UnixStream::connect(&socket).ok());
+            // It ends, be it with an ERROR before.
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+    }
+    let text = daemon.stderr();
+    let told = text.matches("is not on the list of those who may connect").count();
+    let seconds = began.elapsed().as_secs() as usize + 1;
+    assert!((2..=2 * seconds).contains(&told), "{told} lines in {seconds} s: {text}");
 }
 
 /// A frame of HTTP/2.
