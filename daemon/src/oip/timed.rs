@@ -15,6 +15,7 @@ use crate::local::pass;
 /// So many messages of `max-frame` bytes have room, of those of a connection that are not all there.
 const LARGEST: u32 = 2;
 
+type Taken = Result<OwnedSemaphorePermit, AcquireError>;
 type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Room for messages of a connection that are not all there, in bytes.
@@ -40,7 +41,7 @@ pub(super) struct Timed {
     room: Room,
     taken: Option<OwnedSemaphorePermit>,
     /// Bytes with the beginning of a message that there is no room for yet.
-    kept: Option<(Frame<Bytes>, Later<Result<OwnedSemaphorePermit, AcquireError>>)>,
+    kept: Option<(Frame<Bytes>, Later<Taken>)>,
 }
 
 impl Timed {
