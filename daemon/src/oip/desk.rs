@@ -1,8 +1,7 @@
 //! What is done for a call, however it came: its model, its stream, its request, and what the answer tells.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use rt_core::Span;
 use weir_client::{TensorInfo, wire::ResultHead};
@@ -14,11 +13,12 @@ use weir_os::locks::lock;
 use weir_plan::config::DaemonConfig;
 use weir_serve::service::{Handed, Origin, Said, Service, unknown_class};
 
+use super::caller::{Caller, Waiting};
 use super::reply::{Reply, Told};
 use super::streams::{Declared, Streams, wrong};
 use crate::local::pass;
 use crate::overview::Overview;
-use crate::socket::{DRAINING, Debt, Debts, Pause};
+use crate::socket::{DRAINING, Debts, Pause};
 
 /// Where calls are dealt with.
 pub(super) struct Desk {
@@ -27,12 +27,6 @@ pub(super) struct Desk {
     streams: Streams,
     /// The thread's time when somebody was charged last.
     charged: Mutex<Span>,
-}
-
-/// Whoever calls: a connection.
-pub(super) struct Caller {
-    debt: Debt,
-    open: Arc<AtomicUsize>,
 }
 
 /// What a call names beside its body.
@@ -78,12 +72,6 @@ pub(super) struct Given {
     parameters: Parameters,
     packed: Vec<u8>,
     outputs: Vec<(usize, bool)>,
-}
-
-impl Caller {
-    pub(super) fn new(debt: Debt) -> Self {
-        Self { debt, open: Arc::default() }
-    }
 }
 
 impl Described {
@@ -194,6 +182,7 @@ impl Desk {
     pub(super) async fn charge(&self, caller: &Caller, service: usize, promised: bool) {
         let now = clock::now();
         if let Some(pause) = self.bill(caller, service, promised) {
+            let _waiting = Waiting { caller, until: pause.until };
             pass(clock::duration(pause.until.since(now))).await;
             // What others did meanwhile is theirs.
             self.note();
@@ -206,8 +195,8 @@ impl Desk {
     }
 
     /// How long somebody who is not let in yet is to wait, for what is owed.
-    pub(super) fn wait(&self, caller: &Caller) -> Duration {
-        clock::duration(caller.debt.wait(clock::now()).unwrap_or_default())
+    pub(super) fn wait(&self, caller: &Caller) -> Option<Span> {
+        caller.debt.wait(clock::now())
     }
 
     /// Gives streams back that nobody uses.

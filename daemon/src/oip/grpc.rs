@@ -30,16 +30,21 @@ use weir_oip::grpc::inference::{
 use weir_oip::grpc::{self, DESCRIPTORS};
 use weir_oip::http::VERSION;
 
-use super::desk::{Asked, Caller, Desk, Fared};
+use super::caller::{Caller, Unanswered};
+use super::desk::{Asked, Desk, Fared};
 use super::streams::wrong;
-use super::timed::Timed;
+use super::timed::{Room, Timed};
 use super::{CLASS, EXTENSIONS, STREAM, closed, text_beside};
 use crate::local::Guest;
 
 /// Where calls come one after the other, for as long as the client likes.
 const CALLS_IN_A_STREAM: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
+/// What the service is made of, likewise.
+const REFLECTION: &str = "/grpc.reflection.";
 /// Calls of a connection at a time; more wait at the client.
 const CALLS: u32 = 32;
+/// So much of a call is received before it is looked at: all of a connection have room for that, and none keeps another from coming.
+const WINDOW: u32 = 256 << 10;
 
 /// Answers the calls of one connection until it ends, or nothing more is to be answered.
 pub(super) async fn converse(
@@ -48,18 +53,22 @@ pub(super) async fn converse(
     caller: &Arc<Caller>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let most = desk.config().max_frame as usize;
+    let most = desk.config().max_frame;
+    let room = Room::new(most);
     let own = Inference { desk: Arc::clone(desk), caller: Arc::clone(caller) };
-    let inference = GrpcInferenceServiceServer::new(own.clone()).max_decoding_message_size(most);
+    let inference = GrpcInferenceServiceServer::new(own.clone()).max_decoding_message_size(most as usize);
     let answer = service_fn(move |request: Request<Incoming>| {
-        let (own, mut inference) = (own.clone(), inference.clone());
+        let (own, mut inference, room) = (own.clone(), inference.clone(), room.clone());
         async move {
-            if request.uri().path().starts_with("/grpc.reflection.") {
+            let unanswered = Unanswered::new(&own.desk, &own.caller);
+            let uri = request.uri().clone();
+            let reflects = uri.path().starts_with(REFLECTION);
+            let lasts = reflects || uri.path() == CALLS_IN_A_STREAM;
+            let request = request.map(|body| Timed::new(body, lasts, room));
+            let answer = if reflects {
                 reflect(&own.desk, &own.caller, request).await
             } else {
-                let uri = request.uri().clone();
-                let lasts = uri.path() == CALLS_IN_A_STREAM;
-                let answer = inference.call(request.map(|body| Timed::new(body, lasts))).await;
+                let answer = inference.call(request).await;
                 // Of what it does not have it says so without a word.
                 answer.map(|answer| match Status::from_header_map(answer.headers()) {
                     Some(told) if told.code() == Code::Unimplemented && told.message().is_empty() => {
@@ -67,12 +76,16 @@ pub(super) async fn converse(
                     }
                     _ => answer,
                 })
-            }
+            };
+            unanswered.end();
+            answer
         }
     });
     let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(CALLS)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(CALLS * WINDOW)
         .serve_connection(TokioIo::new(guest.stream), answer);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
@@ -90,7 +103,7 @@ pub(super) async fn converse(
 async fn reflect(
     desk: &Desk,
     caller: &Caller,
-    request: Request<Incoming>,
+    request: Request<Timed>,
 ) -> Result<hyper::Response<Body>, Infallible> {
     let described = Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
     let failed = |error: tonic_reflection::server::Error| Ok(Status::internal(error.to_string()).into_http());

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use weir_oip::{Refused, http};
 
-use super::desk::{Asked, Caller, Desk, Fared};
+use super::caller::{Caller, Unanswered};
+use super::desk::{Asked, Desk, Fared};
 use super::streams::wrong;
 use super::{CLASS, EXTENSIONS, PATIENCE, STREAM, closed, text_beside};
 use crate::local::Guest;
@@ -68,6 +69,7 @@ pub(super) async fn turn_away(guest: Guest, text: &str) {
 }
 
 async fn answer(desk: &Desk, caller: &Caller, request: Request<Incoming>) -> Reply {
+    let unanswered = Unanswered::new(desk, caller);
     let uri = request.uri().clone();
     let path = uri.path().trim_end_matches('/').split('/').skip(1);
     let path: Vec<_> = path.map(|part| percent_decode_str(part).decode_utf8_lossy()).collect();
@@ -84,6 +86,7 @@ async fn answer(desk: &Desk, caller: &Caller, request: Request<Incoming>) -> Rep
             outcome
         }
     };
+    unanswered.end();
     outcome.unwrap_or_else(|refused| refuse(&refused))
 }
 

@@ -3,6 +3,7 @@
 //! One thread answers all of them, without real-time priority: what it reads is checked and packed there, and then waits and runs like
 //! what came through the socket.
 
+mod caller;
 mod desk;
 mod grpc;
 mod http;
@@ -18,12 +19,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use hyper::HeaderMap;
 use tokio::sync::{Semaphore, watch};
-use tracing::warn;
 
 use crate::local::{Guest, Local, pass};
 use crate::overview::Overview;
-use crate::socket::Debts;
-use desk::{Caller, Desk};
+use crate::socket::{Debts, Unserved};
+use caller::{Caller, Paced};
+use desk::Desk;
 use tls::Tls;
 use weir_oip::Refused;
 use weir_os::clock;
@@ -168,6 +169,7 @@ struct Door {
 /// Accepts clients until it is closed.
 async fn listen(listener: Local, door: Arc<Door>) {
     let mut stop = door.stop.clone();
+    let (mut strangers, mut failed) = (Unserved::default(), Unserved::default());
     loop {
         let guest = tokio::select! {
             guest = listener.accept(door.desk.config().allowed.as_ref()) => guest,
@@ -175,7 +177,8 @@ async fn listen(listener: Local, door: Arc<Door>) {
         };
         match guest {
             Ok(guest) if !guest.permitted => {
-                warn!("a client of daemon.oip is not on the list of those who may connect");
+                strangers
+                    .note(clock::now(), "a client of daemon.oip is not on the list of those who may connect");
             }
             Ok(guest) => {
                 // Who connects too often is told nothing.
@@ -185,7 +188,7 @@ async fn listen(listener: Local, door: Arc<Door>) {
             }
             Err(error) => {
                 // Out of descriptors, most likely: say so, and leave the clients in the backlog a while.
-                warn!("a client of daemon.oip cannot be accepted: {error}");
+                failed.note(clock::now(), format_args!("a client of daemon.oip cannot be accepted: {error}"));
                 pass(REST).await;
             }
         }
@@ -196,14 +199,19 @@ impl Door {
     /// Answers whoever has connected, until that ends.
     async fn greet(&self, mut guest: Guest, caller: Arc<Caller>) {
         let (desk, stop) = (&self.desk, self.stop.clone());
+        let wait = desk.wait(&caller).unwrap_or_default();
         if let Some(tls) = &self.tls {
             let who = (guest.peer, self.protocol);
-            let secured = tls.secure(guest.stream, who, desk.wait(&caller)).await;
+            let secured = tls.secure(guest.stream, who, clock::duration(wait)).await;
             // Come of it what may.
             desk.bill(&caller, 0, false);
             let Some(secured) = secured else { return };
             guest.stream = secured;
+        } else {
+            // Others of its process may not have waited for it.
+            caller.hold(clock::now() + wait);
         }
+        guest.stream = Box::new(Paced::new(guest.stream, &caller));
         match (self.places.try_acquire(), self.protocol) {
             (Ok(_place), Protocol::Http) => http::converse(guest, desk, &caller, stop).await,
             (Ok(_place), Protocol::Grpc) => grpc::converse(guest, desk, &caller, stop).await,

@@ -20,8 +20,8 @@ use super::debt::Peer;
 use super::file::identity;
 use super::peer::may_connect;
 use super::quota::Quota;
+use super::unserved::Unserved;
 use super::{Front, SocketFile, session};
-use tracing::warn;
 use weir_os::clock;
 use weir_plan::config::DaemonConfig;
 
@@ -65,6 +65,7 @@ impl Listener {
     pub(crate) fn run(&self, front: &Arc<Front>, stop: &UnixStream) -> Result<()> {
         let clients = Arc::new(AtomicUsize::new(0));
         let mut accepted = Quota::new(ACCEPTED);
+        let mut unserved = <[Unserved; 2]>::default();
         loop {
             let mut waits =
                 [self.socket.as_fd(), stop.as_fd()].map(|file| PollFd::new(file, PollFlags::POLLIN));
@@ -81,11 +82,12 @@ impl Listener {
             }
             match self.socket.accept() {
                 Ok((stream, _)) if has_gone(&stream) => {}
-                Ok((stream, _)) => welcome(stream, front, &clients),
+                Ok((stream, _)) => welcome(stream, front, &clients, &mut unserved),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => {
                     // Out of descriptors, most likely: say so, and leave the clients in the backlog a while.
-                    warn!("a client cannot be accepted: {error}");
+                    let [_, failed] = &mut unserved;
+                    failed.note(clock::now(), format_args!("a client cannot be accepted: {error}"));
                     std::thread::park_timeout(Duration::from_millis(100));
                 }
             }
@@ -125,18 +127,25 @@ fn has_gone(stream: &UnixStream) -> bool {
     recv(stream.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) == Ok(0)
 }
 
-fn welcome(stream: UnixStream, front: &Arc<Front>, clients: &Arc<AtomicUsize>) {
+/// Serves a client, or notes that it is none of those who may connect, or that serving it has failed.
+fn welcome(
+    stream: UnixStream,
+    front: &Arc<Front>,
+    clients: &Arc<AtomicUsize>,
+    [strangers, failed]: &mut [Unserved; 2],
+) {
+    let now = clock::now();
     let config = &front.overview.config.daemon;
     let (permitted, who) = may_connect(&stream, config.allowed.as_ref());
-    let debt = front.debts.connect(clock::now(), Peer::of(&stream));
+    let debt = front.debts.connect(now, Peer::of(&stream));
     let room = clients.fetch_add(1, Ordering::Relaxed) < config.max_clients;
     let place = Place(Arc::clone(clients));
     let connection = match Connection::new(stream, config.max_pending) {
         Ok(connection) => Arc::new(connection),
-        Err(error) => return warn!("{who} cannot be served: {error}"),
+        Err(error) => return failed.note(now, format_args!("{who} cannot be served: {error}")),
     };
     if !permitted {
-        warn!("{who} is not on the list of those who may connect");
+        strangers.note(now, format_args!("{who} is not on the list of those who may connect"));
         return turn_away(
             &connection,
             ErrorCode::NotPermitted,
@@ -158,7 +167,7 @@ fn welcome(stream: UnixStream, front: &Arc<Front>, clients: &Arc<AtomicUsize>) {
         drop(place);
     });
     if let Err(error) = spawned {
-        warn!("{who} cannot be served: {error}");
+        failed.note(now, format_args!("{who} cannot be served: {error}"));
     }
 }
 

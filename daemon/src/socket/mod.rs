@@ -13,6 +13,7 @@ mod receive;
 mod register;
 mod send;
 mod session;
+mod unserved;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -33,6 +34,7 @@ pub(crate) use intake::Intake;
 pub(crate) use listener::Listener;
 pub(crate) use register::register;
 pub(crate) use session::DRAINING;
+pub(crate) use unserved::Unserved;
 
 /// How often it is looked whether clients have taken their last answers.
 const PAUSE: Duration = Duration::from_millis(1);

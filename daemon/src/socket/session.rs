@@ -101,6 +101,7 @@ pub(super) fn run(front: &Arc<Front>, connection: &Arc<Connection>, debt: Debt) 
     // First of all the client sees the end: it is its own affair how long that of its alarm takes.
     connection.close();
     connection.end_alarm();
+    session.settle();
 }
 
 impl<'a> Session<'a> {
@@ -291,11 +292,17 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Maps memory, for which the kernel may have to make each page of it first: that is paid for, and after what is owed already.
     fn share(&mut self, id: u64, file: OwnedFd, length: u64) {
-        let shared = match &self.arena {
-            Some(_) => Err("this connection shares an arena already".to_owned()),
-            None => Arena::map(&file, length, self.front.overview.config.daemon.max_arena),
-        };
+        if let Some(wait) = self.debt.wait(clock::now()) {
+            std::thread::park_timeout(clock::duration(wait));
+        }
+        let (most, second) = (self.front.overview.config.daemon.max_arena, self.arena.is_some());
+        // With the descriptor the last of what is refused may go, which takes its time too.
+        let shared = self.in_vain(move || match second {
+            true => Err("this connection shares an arena already".to_owned()),
+            false => Arena::map(&file, length, most),
+        });
         match shared {
             Ok(arena) => {
                 self.arena = Some(arena);
@@ -303,6 +310,23 @@ impl<'a> Session<'a> {
             }
             Err(text) => self.refuse(id, RefusalCode::Arena, &text),
         }
+    }
+
+    /// Does what takes the kernel some time, at the expense of the client's process and without being in anybody's way.
+    fn in_vain<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let began = clock::thread_time();
+        let done = realtime::calmly(work);
+        let took = clock::thread_time().saturating_sub(began);
+        self.read = self.read + took;
+        self.connection.owe(took);
+        done
+    }
+
+    /// Gives back what only the thread's end would, and charges what has not been charged: who connects anew owes it.
+    fn settle(&mut self) {
+        let arena = self.arena.take();
+        self.in_vain(move || drop(arena));
+        self.charge();
     }
 
     fn alarm(&mut self, id: u64) {

@@ -3,6 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -49,6 +50,15 @@ impl Daemon {
     pub(crate) fn count(&self, what: &str) -> usize {
         let folder = format!("/proc/{}/{what}", self.child.id());
         std::fs::read_dir(folder).expect("the daemon is there").count()
+    }
+
+    /// The processor time that it has taken so far, that of threads which have ended with it.
+    pub(crate) fn taken(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        let stat = stat.expect("the daemon is there");
+        let fields = stat.rsplit(") ").next().expect("behind its name").split(' ').skip(11).take(2);
+        // A hundred a second (proc(5), USER_HZ).
+        fields.map(|ticks| Duration::from_millis(10 * ticks.parse::<u64>().expect("a number"))).sum()
     }
 
     /// The number of its thread of that name, and its folder in `/proc`.

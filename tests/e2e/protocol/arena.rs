@@ -58,7 +58,7 @@ fn serves(client: &mut Client, place: &Place, number: f32) {
     assert!(place.read::<f32>(0).expect("values") == values, "an answer to something else");
 }
 
-fn memory(size: u64, seals: SealFlags) -> OwnedFd {
+pub(super) fn memory(size: u64, seals: SealFlags) -> OwnedFd {
     let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a memfd");
     ftruncate(&file, size).expect("a size");
     fcntl_add_seals(&file, seals).expect("sealed");
@@ -66,7 +66,7 @@ fn memory(size: u64, seals: SealFlags) -> OwnedFd {
 }
 
 /// Sends bytes with any descriptors.
-fn send_with(raw: &Raw, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
+pub(super) fn send_with(raw: &Raw, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
     let mut space = vec![std::mem::MaybeUninit::uninit(); 2048];
     let mut control = SendAncillaryBuffer::new(&mut space);
     assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)), "room for the descriptors");
@@ -74,7 +74,7 @@ fn send_with(raw: &Raw, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
     sendmsg(&raw.socket, &bytes, &mut control, SendFlags::NOSIGNAL).expect("sent");
 }
 
-fn arena(length: u64) -> Vec<u8> {
+pub(super) fn arena(length: u64) -> Vec<u8> {
     frame(2, &ClientFrame::Arena { length })
 }
 

@@ -4,6 +4,7 @@ mod arena;
 mod balancer;
 mod classes;
 mod clients;
+mod fleeting;
 mod hostile;
 mod oip;
 mod quotas;

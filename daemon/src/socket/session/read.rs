@@ -59,16 +59,15 @@ impl<'a> Session<'a> {
                     self.registered(id, outcome);
                 }
             }
-            if !socket_ready.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR) {
+            // Nobody is there to be answered any more, be it that nothing is to be read now: what is left was sent for nothing.
+            if socket_ready.intersects(PollFlags::POLLHUP | PollFlags::POLLERR) {
+                return Ok(None);
+            }
+            if !socket_ready.contains(PollFlags::POLLIN) {
                 continue;
             }
-            let Some(taken) = front.intake.enter() else {
-                match socket_ready.intersects(PollFlags::POLLHUP | PollFlags::POLLERR) {
-                    true => return Ok(None),
-                    // What has not been read by now is not the daemon's any more.
-                    false => continue,
-                }
-            };
+            // What has not been read by now is not the daemon's any more.
+            let Some(taken) = front.intake.enter() else { continue };
             // A frame that has begun is read to its end all the same.
             let most = self.at_a_time().max(buffer.missing());
             let space = buffer.space();
@@ -101,12 +100,18 @@ impl<'a> Session<'a> {
     /// How long nothing is to be read: so long as too much is owed of what was read in vain. It is read without real-time
     /// priority until all is paid.
     fn pause(&mut self) -> Option<Duration> {
+        self.charge();
+        let now = self.pause.map(|_| clock::now())?;
+        self.pause = self.pause.filter(|until| *until > now);
+        // In whole milliseconds, and at least one.
+        self.pause.map(|until| clock::duration(until.since(now)) + Duration::from_millis(1))
+    }
+
+    /// Puts down to its process what was read in vain since the last time.
+    pub(super) fn charge(&mut self) {
         let owed = self.connection.take_owed();
-        if owed == Span::ZERO && self.pause.is_none() {
-            return None;
-        }
-        let now = clock::now();
         if owed > Span::ZERO {
+            let now = clock::now();
             let promised = self.leases.values().any(|lease| lease.promised);
             // What it took in truth, of which that part was in vain.
             let (time, read) = (clock::thread_time(), self.read.max(owed).as_nanos());
@@ -123,8 +128,5 @@ impl<'a> Session<'a> {
                 self.calm_down(pause.paid);
             }
         }
-        self.pause = self.pause.filter(|until| *until > now);
-        // In whole milliseconds, and at least one.
-        self.pause.map(|until| clock::duration(until.since(now)) + Duration::from_millis(1))
     }
 }

@@ -216,3 +216,76 @@ fn a_call_in_flight_is_answered_when_the_daemon_is_told_to_stop_and_half_a_call_
         half.abort();
     });
 }
+
+/// Streams of calls, each with the beginning of a message of `max-frame` bytes.
+#[test]
+fn messages_that_are_not_all_there_have_little_room_and_little_time_and_what_is_small_has_both() {
+    const LARGE: usize = 4 << 20;
+    let place = both();
+    let text = std::fs::read_to_string(place.config()).expect("there");
+    place.configure(text.replace("max-frame = 16384", &format!("max-frame = {LARGE}")));
+    let daemon = place.serve();
+    let socket = place.path("g");
+    eventually("the socket", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    let before = daemon.resident_kib();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut sender = connect(&socket).await;
+        let of_stream = |bytes: Vec<u8>| {
+            let mut request = asked(&[], bytes, false);
+            *request.uri_mut() =
+                "http://weir/inference.GRPCInferenceService/ModelStreamInfer".parse().expect("a path");
+            request
+        };
+        // One that has said nothing yet, and one that has been answered, may last.
+        let quiet: Vec<_> = [vec![], message("null", &[1.0; 3])]
+            .into_iter()
+            .map(|bytes| {
+                let (mut sender, request) = (sender.clone(), of_stream(bytes));
+                tokio::spawn(async move { status(&mut sender, request).await })
+            })
+            .collect();
+        // Large ones that come have their turns.
+        let whole: Vec<_> = (0..16)
+            .map(|_| {
+                let (mut sender, bytes) = (sender.clone(), message("null", &vec![1.0; LARGE / 6]));
+                tokio::spawn(async move { status(&mut sender, asked(&[], bytes, true)).await })
+            })
+            .collect();
+        for one in whole {
+            let (code, text) = one.await.expect("it is told");
+            assert!(code == "3" && text.contains("shape"), "{code}: {text}");
+        }
+        let halves: Vec<_> = (0..24)
+            .map(|_| {
+                let head = [&[0][..], &(LARGE as u32).to_be_bytes()].concat();
+                let request = of_stream([head, vec![0; LARGE - 1]].concat());
+                let mut sender = sender.clone();
+                tokio::spawn(async move { status(&mut sender, request).await })
+            })
+            .collect();
+        let began = now();
+        let mut most = 0;
+        while halves.iter().any(|half| !half.is_finished()) {
+            assert!(began.elapsed() < Duration::from_secs(40), "they end");
+            let small = asked(&[], message("null", &[1.0, 2.0, 3.0]), true);
+            assert_eq!(status(&mut sender, small).await.0, "0");
+            most = most.max(daemon.resident_kib());
+            tokio::time::timeout(Duration::from_millis(100), std::future::pending::<()>()).await.ok();
+        }
+        let mut told = Vec::new();
+        for half in halves {
+            told.push(half.await.expect("it is told"));
+        }
+        println!("{told:?} with {} KiB more", most.saturating_sub(before));
+        // Those that waited for room may have found it in the last instant.
+        let late = |(code, text): &(String, String)| {
+            code == "3" && text.contains("the body did not come within 10s")
+                || code == "8" && text.contains("there was no room for a message")
+        };
+        assert!(told.iter().all(late), "{told:?}");
+        // Two of them, what each may have on its way, and as much again for the daemon's own.
+        assert!(most - before < 48 << 10, "{} KiB more", most - before);
+        assert!(quiet.iter().all(|stream| !stream.is_finished()), "those that say nothing last");
+    });
+}
