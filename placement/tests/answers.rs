@@ -31,6 +31,25 @@ fn a_device_each_is_used_for_what_it_can_carry() {
     assert_eq!(answer.plan.iter().map(|devices| devices.count).sum::<u32>(), 2);
 }
 
+/// What is demanded keeps less of the device busy than the solver of linear programs may leave out.
+#[test]
+fn hardly_any_demand_is_served_too() {
+    let text = r#"{"devices": {"b": 1}, "share": [[2, 1]], "services": [
+        {"name": "s1", "demand": 0.001, "deadline": 150, "variants": [{"name": "v", "accuracy": 42, "time": {"b": {"8": 10}}}]},
+        {"name": "s2", "demand": 1020, "deadline": 150, "variants": [{"name": "v", "accuracy": 77, "time": {"b": {"3": 62}}}]}]}"#;
+    let shared = answer(text);
+    // Three requests in 62 ms, of 1020 a second.
+    let factor = shared.factor.expect("a part of it");
+    assert!((factor - 3.0 / 0.062 / 1020.0).abs() < 1e-5, "{factor}");
+    assert_eq!(shared.flows.len(), 2, "{shared:?}");
+    let pipeline = r#"{"devices": {"g": 2}, "services": [
+        {"name": "s", "demand": 100, "deadline": 50, "variants": [{"name": "v", "accuracy": 80, "time": {"g": {"1": 2}}}]}],
+        "pipelines": [{"name": "p", "slo": 100, "demand": 0.000001,
+        "stages": [{"name": "a", "variants": [{"name": "x", "accuracy": 90, "time": {"g": {"1": 5}}}]}]}]}"#;
+    let staged = answer(pipeline);
+    assert!(staged.feasible && staged.flows.len() == 2, "{staged:?}");
+}
+
 #[test]
 fn a_promise_takes_the_variant_that_keeps_it() {
     // Eight at once and a deadline of 50 ms: a device that is busy with 10 ms ends four in time, with 2 ms more than eight.
