@@ -51,6 +51,20 @@ fn hardly_any_demand_is_served_too() {
 }
 
 #[test]
+fn a_service_of_which_nothing_is_demanded_or_promised_needs_no_device() {
+    for share in ["", r#", "share": [[1, 1]]"#] {
+        let text = format!(
+            r#"{{"devices": {{"g": 1}}{share}, "services": [
+            {{"name": "s", "demand": 0, "deadline": 20, "variants": [{{"name": "v", "accuracy": 1, "time": {{"g": {{"1": 15}}}}}}]}},
+            {{"name": "t", "demand": 1, "deadline": 100, "variants": [{{"name": "v", "accuracy": 1, "time": {{"g": {{"1": 5}}}}}}]}}]}}"#
+        );
+        let answer = answer(&text);
+        assert!(answer.feasible && answer.plan.len() == 1, "{answer:?}");
+        assert!(answer.gap.expect("a bound") < 1e-6);
+    }
+}
+
+#[test]
 fn a_promise_takes_the_variant_that_keeps_it() {
     // Eight at once and a deadline of 50 ms: a device that is busy with 10 ms ends four in time, with 2 ms more than eight.
     let answer = answer(&two([100.0, 300.0], r#", "promise": {"windows": [[8, 80]], "m": 0, "K": 1}"#));
