@@ -178,6 +178,13 @@ fn what_cannot_be_is_refused_by_field_value_and_limit() {
         (r#""m": 0, "K": 1"#, r#""m": 1, "K": 1"#, "services[0].promise = m = 1, K = 1"),
         (r#"[[8, 80]]"#, r#"[[0, 80]]"#, "services[0].promise.windows[0] = [0, 80]"),
         (r#""m": 0"#, r#""n": 0"#, "unknown field `n`"),
+        (r#"{"gpu": 2}"#, r#"{"gpu": 1, "gpu": 2}"#, "duplicate field `gpu`"),
+        (r#"{"1": 2}"#, r#"{"1": 2, "1": 9}"#, "duplicate field `1`"),
+        (
+            r#"{"1": 2}"#,
+            r#"{"1": 2, "+1": 3, "01": 9}"#,
+            "services[0].variants[0].time.gpu.01 = 9: batches of 1 are there already",
+        ),
     ];
     for (from, to, told) in cases {
         let error = refused(from, to);
