@@ -258,7 +258,7 @@ mod tests {
         [[placement.class]]
         name = "own"
         engine = "simulated"
-        count = 3
+        count = 4
         [[placement.class]]
         name = "all"
         engine = "simulated"
