@@ -28,6 +28,8 @@ pub(crate) use within::Bounded;
 
 /// By how much a plan must be better that is looked for beyond one that is known, in points.
 const MORE: f64 = 1e-5;
+/// What keeps a smaller part of a device busy could be served by none, as the solver meets its rows within a ten-millionth.
+const LITTLE: f64 = 1e-3;
 /// The rises that a pool is looked at, at first and at most.
 const RISES: usize = 8;
 const MAX_RISES: usize = 512;
@@ -206,7 +208,7 @@ impl<'a> Building<'a> {
                 let worth = self.worth(service.weight, service.demand, post.accuracy);
                 let share = self.program.add_var(worth, (0.0, 1.0));
                 self.objective.add(share, worth);
-                busy.push((share, service.demand / post.peak));
+                self.keeps_busy(&mut busy, share, service.demand / post.peak);
                 flows.push((Of::Service(s), post, share, service.demand));
             }
             if configuration.shape.is_some() {
@@ -215,6 +217,15 @@ impl<'a> Building<'a> {
         }
         self.program.add_constraint(busy.as_slice(), ComparisonOp::Le, 0.0);
         self.columns.push(Column { class, held, count, flows });
+    }
+
+    /// All of a share keeps so many devices `busy`, the first of which are those that there are: one at least if it is anything.
+    fn keeps_busy(&mut self, busy: &mut Vec<(Variable, f64)>, share: Variable, devices: f64) {
+        if devices > 0.0 && devices < LITTLE {
+            let count = busy[0].0;
+            self.program.add_constraint(&[(share, 1.0), (count, -1.0)], ComparisonOp::Le, 0.0);
+        }
+        busy.push((share, devices));
     }
 
     /// Devices for the stages of a pipeline, and which part of its sources goes along which paths.
@@ -234,7 +245,7 @@ impl<'a> Building<'a> {
             let mut busy = vec![(count, -1.0)];
             let mut flows = Vec::new();
             for (part, &share) in parts.all.iter().zip(&shares).filter(|(part, _)| part.post == at) {
-                busy.push((share, of.demand * part.requests / post.peak));
+                self.keeps_busy(&mut busy, share, of.demand * part.requests / post.peak);
                 flows.push((Of::Stage(p, stage), post, share, of.demand * part.requests));
             }
             self.program.add_constraint(busy.as_slice(), ComparisonOp::Le, 0.0);

@@ -31,6 +31,39 @@ fn a_device_each_is_used_for_what_it_can_carry() {
     assert_eq!(answer.plan.iter().map(|devices| devices.count).sum::<u32>(), 2);
 }
 
+/// What is demanded keeps less of the device busy than the solver of linear programs may leave out.
+#[test]
+fn hardly_any_demand_is_served_too() {
+    let text = r#"{"devices": {"b": 1}, "share": [[2, 1]], "services": [
+        {"name": "s1", "demand": 0.001, "deadline": 150, "variants": [{"name": "v", "accuracy": 42, "time": {"b": {"8": 10}}}]},
+        {"name": "s2", "demand": 1020, "deadline": 150, "variants": [{"name": "v", "accuracy": 77, "time": {"b": {"3": 62}}}]}]}"#;
+    let shared = answer(text);
+    // Three requests in 62 ms, of 1020 a second.
+    let factor = shared.factor.expect("a part of it");
+    assert!((factor - 3.0 / 0.062 / 1020.0).abs() < 1e-5, "{factor}");
+    assert_eq!(shared.flows.len(), 2, "{shared:?}");
+    let pipeline = r#"{"devices": {"g": 2}, "services": [
+        {"name": "s", "demand": 100, "deadline": 50, "variants": [{"name": "v", "accuracy": 80, "time": {"g": {"1": 2}}}]}],
+        "pipelines": [{"name": "p", "slo": 100, "demand": 0.000001,
+        "stages": [{"name": "a", "variants": [{"name": "x", "accuracy": 90, "time": {"g": {"1": 5}}}]}]}]}"#;
+    let staged = answer(pipeline);
+    assert!(staged.feasible && staged.flows.len() == 2, "{staged:?}");
+}
+
+#[test]
+fn a_service_of_which_nothing_is_demanded_or_promised_needs_no_device() {
+    for share in ["", r#", "share": [[1, 1]]"#] {
+        let text = format!(
+            r#"{{"devices": {{"g": 1}}{share}, "services": [
+            {{"name": "s", "demand": 0, "deadline": 20, "variants": [{{"name": "v", "accuracy": 1, "time": {{"g": {{"1": 15}}}}}}]}},
+            {{"name": "t", "demand": 1, "deadline": 100, "variants": [{{"name": "v", "accuracy": 1, "time": {{"g": {{"1": 5}}}}}}]}}]}}"#
+        );
+        let answer = answer(&text);
+        assert!(answer.feasible && answer.plan.len() == 1, "{answer:?}");
+        assert!(answer.gap.expect("a bound") < 1e-6);
+    }
+}
+
 #[test]
 fn a_promise_takes_the_variant_that_keeps_it() {
     // Eight at once and a deadline of 50 ms: a device that is busy with 10 ms ends four in time, with 2 ms more than eight.
@@ -145,6 +178,13 @@ fn what_cannot_be_is_refused_by_field_value_and_limit() {
         (r#""m": 0, "K": 1"#, r#""m": 1, "K": 1"#, "services[0].promise = m = 1, K = 1"),
         (r#"[[8, 80]]"#, r#"[[0, 80]]"#, "services[0].promise.windows[0] = [0, 80]"),
         (r#""m": 0"#, r#""n": 0"#, "unknown field `n`"),
+        (r#"{"gpu": 2}"#, r#"{"gpu": 1, "gpu": 2}"#, "duplicate field `gpu`"),
+        (r#"{"1": 2}"#, r#"{"1": 2, "1": 9}"#, "duplicate field `1`"),
+        (
+            r#"{"1": 2}"#,
+            r#"{"1": 2, "+1": 3, "01": 9}"#,
+            "services[0].variants[0].time.gpu.01 = 9: batches of 1 are there already",
+        ),
     ];
     for (from, to, told) in cases {
         let error = refused(from, to);

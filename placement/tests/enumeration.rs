@@ -26,6 +26,9 @@ struct Part {
 
 type Hosted = Vec<Part>;
 
+/// At most so many services and sizes of batches, and whether of some services nothing is demanded.
+type Drawn = (u64, u64, bool);
+
 #[derive(Clone, Debug)]
 struct Service {
     demand: f64,
@@ -176,6 +179,7 @@ fn hosted(services: &[Service], class: usize, rounds: &[(u64, u64)], switch: boo
 /// The most accurate flows through devices that hold this; `None` if not all demand is served.
 fn filled(services: &[Service], devices: &[&Hosted]) -> Option<f64> {
     let worth: f64 = services.iter().map(|service| service.weight * service.demand).sum();
+    let worth = if worth > 0.0 { worth } else { 1.0 };
     let mut program = microlp::Problem::new(OptimizationDirection::Maximize);
     let mut served: Vec<Vec<(Variable, f64)>> = vec![Vec::new(); services.len()];
     for held in devices {
@@ -192,7 +196,7 @@ fn filled(services: &[Service], devices: &[&Hosted]) -> Option<f64> {
             program.add_constraint(busy.as_slice(), ComparisonOp::Le, 1.0);
         }
     }
-    for row in &served {
+    for (row, _) in served.iter().zip(services).filter(|(_, service)| service.demand > 0.0) {
         if row.is_empty() {
             return None;
         }
@@ -266,7 +270,7 @@ fn as_json(services: &[Service], classes: &[usize], rounds: &[(u64, u64)], switc
     json!({"devices": devices, "services": all, "share": rounds, "switch": switch})
 }
 
-fn random(dice: &mut Dice, most_services: u64, sizes: u64) -> (Vec<Service>, Vec<usize>) {
+fn random(dice: &mut Dice, (most_services, sizes, idle): Drawn) -> (Vec<Service>, Vec<usize>) {
     let classes: Vec<usize> = (0..dice.within(1, 2)).map(|_| dice.within(1, 2) as usize).collect();
     let service = |dice: &mut Dice| {
         let mut accuracy = 60.0;
@@ -290,7 +294,7 @@ fn random(dice: &mut Dice, most_services: u64, sizes: u64) -> (Vec<Service>, Vec
             (dice.within(1, 6), dice.within(4, 30), dice.within(1, of), of)
         });
         Service {
-            demand: dice.within(10, 250) as f64,
+            demand: if idle && dice.below(2) > 0 { 0.0 } else { dice.within(10, 250) as f64 },
             deadline,
             weight: dice.within(1, 3) as f64,
             variants,
@@ -301,16 +305,11 @@ fn random(dice: &mut Dice, most_services: u64, sizes: u64) -> (Vec<Service>, Vec
     (services, classes)
 }
 
-/// Places and enumerates `problems` of them, of so many services at most and so many sizes of batches; how many fit.
-fn compare(
-    (seed, problems): (u64, usize),
-    (most_services, sizes): (u64, u64),
-    rounds: &[(u64, u64)],
-    switch: bool,
-) -> usize {
+/// Places and enumerates `problems` of them; how many fit.
+fn compare((seed, problems): (u64, usize), drawn: Drawn, rounds: &[(u64, u64)], switch: bool) -> usize {
     let (mut dice, mut fit) = (Dice(seed), 0);
     for problem in 0..problems {
-        let (services, classes) = random(&mut dice, most_services, sizes);
+        let (services, classes) = random(&mut dice, drawn);
         let text = as_json(&services, &classes, rounds, switch).to_string();
         let parsed = Problem::parse(&text).expect("a problem");
         let placed = place(&parsed, Duration::from_secs(60))
@@ -333,28 +332,36 @@ fn compare(
 
 #[test]
 fn plans_of_small_boxes_are_as_good_as_the_best_of_all() {
-    let fit = compare((0x5eed, 150), (3, 2), &[], false);
+    let fit = compare((0x5eed, 150), (3, 2, false), &[], false);
     assert!(fit >= 40, "only {fit} fit");
 }
 
 #[test]
 fn plans_with_a_better_variant_beside_the_base_are_as_good_as_the_best_of_all() {
-    let fit = compare((0xbeef, 100), (2, 2), &[], true);
+    let fit = compare((0xbeef, 100), (2, 2, false), &[], true);
     assert!(fit >= 40, "only {fit} fit");
 }
 
 #[test]
 fn plans_with_shared_devices_are_as_good_as_the_best_of_all() {
-    let fit = compare((0xcafe, 60), (2, 2), &[(1, 1), (2, 1)], true);
+    let fit = compare((0xcafe, 60), (2, 2, false), &[(1, 1), (2, 1)], true);
     assert!(fit >= 20, "only {fit} fit");
 }
 
 #[test]
 fn what_is_left_out_among_many_sizes_of_batches_is_in_no_best_plan() {
-    let fit = compare((0xfade, 60), (2, 4), &[], false);
+    let fit = compare((0xfade, 60), (2, 4, false), &[], false);
     assert!(fit >= 25, "only {fit} fit");
-    let fit = compare((0xface, 40), (2, 3), &[], true);
+    let fit = compare((0xface, 40), (2, 3, false), &[], true);
     assert!(fit >= 15, "only {fit} fit");
-    let fit = compare((0xdead, 20), (2, 3), &[(1, 1), (1, 2)], false);
+    let fit = compare((0xdead, 20), (2, 3, false), &[(1, 1), (1, 2)], false);
     assert!(fit >= 8, "only {fit} fit");
+}
+
+#[test]
+fn plans_where_nothing_is_demanded_of_some_services_are_as_good_as_the_best_of_all() {
+    let fit = compare((0xd1ce, 60), (3, 2, true), &[], true);
+    assert!(fit >= 10, "only {fit} fit");
+    let fit = compare((0xfeed, 100), (2, 2, true), &[(1, 1), (1, 4)], false);
+    assert!(fit >= 20, "only {fit} fit");
 }

@@ -19,4 +19,5 @@ pub use decay::DecayText;
 pub use files::{read_at_most, read_bytes, read_file_at_most, read_text, write_atomically};
 pub use number::Number;
 pub use problem::{PipelineProblem, Problem, ProblemError, Question, SharedProblem};
+pub use unique::Unique;
 pub use words::{Tables, from_json, in_words, seed_from_json, table};

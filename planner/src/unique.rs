@@ -8,8 +8,14 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// An object in which no key comes twice; plain maps would keep the last one and say nothing.
-#[derive(Debug)]
-pub(crate) struct Unique<V>(pub(crate) BTreeMap<String, V>);
+#[derive(Clone, Debug)]
+pub struct Unique<V>(pub BTreeMap<String, V>);
+
+impl<V> Default for Unique<V> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
 
 impl<'de, V: Deserialize<'de>> Deserialize<'de> for Unique<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -47,9 +47,21 @@ pub fn serving(path: &Path) -> Result<Config, ConfigError> {
         None => Ok(file.made_of(digest)),
         Some(Ok(placed)) => Ok(placed.made_of(digest)),
         Some(Err(error)) => {
-            warn!("{}: is left aside, and the file is served as it is: {error}", kept(&file).display());
+            let error = of_kept(&file, error);
+            warn!("what was served is left aside, and the file is served as it is: {error}");
             Ok(file.made_of(digest))
         }
+    }
+}
+
+/// What is wrong with what is kept of `file`, told by its own path and lines, the first of which says what it was made of.
+fn of_kept(file: &Config, error: ConfigError) -> ConfigError {
+    match error {
+        ConfigError::Wrong { problems, .. } => {
+            let problems = problems.into_iter().map(|(line, problem)| (line + 1, problem)).collect();
+            ConfigError::Wrong { path: kept(file), problems }
+        }
+        error => error,
     }
 }
 

@@ -39,7 +39,6 @@ impl Controller<'_> {
     pub(super) fn place(&mut self, config: &Config, placement: &PlacementConfig, reason: &Reason) {
         let expected = self.seen.expected(config);
         let planned = expected.iter().map(|(name, rate)| (name.clone(), rate * placement.headroom)).collect();
-        let present = self.seen.present(config);
         self.seen.plan_for(&planned);
         let plan = self.find(config, placement, &expected);
         let now = clock::now().as_nanos();
@@ -55,10 +54,13 @@ impl Controller<'_> {
             }
         };
         let Plan { answer, next, moves, stuck, unkept, .. } = &plan;
+        let present = self.seen.present(config, &expected, unkept);
         let going: BTreeSet<&String> = moves.iter().map(|stop| &stop.service).collect();
-        let lines: Vec<_> = going.into_iter().chain(stuck).map(|name| change(config, next, name)).collect();
+        let changed: Vec<&String> = going.into_iter().chain(stuck).collect();
+        let lines: Vec<_> = changed.iter().map(|name| change(config, next, name)).collect();
         let changes = lines.len();
-        let proposal = Proposal { feasible: answer.feasible, accuracy: answer.accuracy, changes };
+        let is_needed = self.seen.is_needed(&changed, unkept);
+        let proposal = Proposal { feasible: answer.feasible, accuracy: answer.accuracy, changes, is_needed };
         let to_try = self.to_try((config, placement), &expected).filter(|_| changes > 0);
         let objection = to_try.and_then(|_| objection(answer.trial.as_ref()));
         let verdict = match verdict(present, proposal, placement.controller.hysteresis) {
@@ -95,7 +97,7 @@ impl Controller<'_> {
         let taken = verdict == Verdict::Take;
         self.conclude(&line, false, |status| {
             (status.looked_ns, status.reason) = (now, reason.to_string());
-            (status.accuracy, status.present_accuracy) = (answer.accuracy, present.accuracy);
+            (status.accuracy, status.present_accuracy) = (answer.accuracy, present);
             status.changes = if taken { lines.clone() } else { Vec::new() };
             status.unkept.clone_from(&plan.unkept);
         });
@@ -256,7 +258,7 @@ mod tests {
         [[placement.class]]
         name = "own"
         engine = "simulated"
-        count = 3
+        count = 4
         [[placement.class]]
         name = "all"
         engine = "simulated"

@@ -13,7 +13,6 @@ use weir_serve::status::of;
 
 use super::demand::{Demand, Factor};
 use super::steps::Hold;
-use super::verdict::Present;
 
 /// Of all services that are placed, since the configuration was taken over.
 #[derive(Default)]
@@ -178,6 +177,11 @@ impl Seen {
         self.has_lost(name) || self.services.get(name).is_some_and(|one| !one.carries)
     }
 
+    /// Whether a plan that changes these helps one that is urgent. Who is left out is helped by no plan: others move for what they gain then.
+    pub(super) fn is_needed(&self, changed: &[&String], unkept: &[String]) -> bool {
+        changed.iter().any(|name| !unkept.contains(name) && self.is_urgent(name))
+    }
+
     /// Whether a worker of it is lost for good.
     pub(super) fn has_lost(&self, name: &str) -> bool {
         self.lost.iter().any(|((of, _), (_, given_up))| of == name && *given_up)
@@ -265,11 +269,16 @@ impl Seen {
         }
     }
 
-    /// How the services do, as plans are judged: right answers of all that came since the last look, by demand and value.
-    pub(super) fn present(&self, config: &Config) -> Present {
-        let expected = self.expected(config);
+    /// How the services do that a plan places, as it is judged: the share of right answers of all that came since the last look, by demand
+    /// and value, in points; none where that is not known. Of those that it leaves out it says nothing.
+    pub(super) fn present(
+        &self,
+        config: &Config,
+        expected: &BTreeMap<String, f64>,
+        unkept: &[String],
+    ) -> Option<f64> {
         let (mut all, mut right, mut known) = (0.0, 0.0, true);
-        for (name, one) in &self.services {
+        for (name, one) in self.services.iter().filter(|(name, _)| !unkept.contains(name)) {
             let worth = config.services.iter().find(|s| s.name == *name).and_then(ServiceConfig::worth);
             let weight = expected[name] * worth.map_or(0.0, |(_, value)| value);
             let (served, missed, answers, of_them) = one.since;
@@ -281,8 +290,7 @@ impl Seen {
             all += weight;
             right += weight * share * of_them / answers.max(1) as f64;
         }
-        let carries = self.services.keys().all(|name| !self.is_urgent(name));
-        Present { accuracy: (known && all > 0.0).then(|| 100.0 * right / all), carries }
+        (known && all > 0.0).then(|| 100.0 * right / all)
     }
 
     /// A look is over: what comes next is judged by itself.

@@ -6,16 +6,6 @@ use rt_core::{Instant, Span};
 
 use super::solver::Trial;
 
-/// Of where the services are now, what a plan is held against.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Present {
-    /// The share of right answers among all that came since the last look, in points, weighted as the plan's; none where that is
-    /// not known.
-    pub(crate) accuracy: Option<f64>,
-    /// Whether every service can do what is expected of it with the workers that it has left.
-    pub(crate) carries: bool,
-}
-
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Proposal {
@@ -25,6 +15,8 @@ pub(crate) struct Proposal {
     pub(crate) accuracy: Option<f64>,
     /// Services that it has elsewhere, or with other models.
     pub(crate) changes: usize,
+    /// Whether one of these cannot do what is expected of it where it is, with the workers that it has left.
+    pub(crate) is_needed: bool,
 }
 
 /// What becomes of it.
@@ -41,13 +33,14 @@ pub(crate) enum Verdict {
     Take,
 }
 
-/// A plan is taken if what is served cannot carry what is expected, or if it gains `hysteresis` points.
-pub(crate) fn verdict(present: Present, proposal: Proposal, hysteresis: f64) -> Verdict {
-    let gain = present.accuracy.zip(proposal.accuracy).map(|(now, then)| then - now);
+/// A plan is taken if it changes a service that cannot carry what is expected of it, or if it gains `hysteresis` points over the `present`
+/// share of right answers, in points, which nobody may know.
+pub(crate) fn verdict(present: Option<f64>, proposal: Proposal, hysteresis: f64) -> Verdict {
+    let gain = present.zip(proposal.accuracy).map(|(now, then)| then - now);
     match proposal {
         Proposal { changes: 0, feasible: true, .. } => Verdict::Same,
         Proposal { changes: 0, .. } => Verdict::DoesNotFit,
-        _ if !present.carries => Verdict::Take,
+        Proposal { is_needed: true, .. } => Verdict::Take,
         Proposal { feasible: false, .. } => Verdict::DoesNotFit,
         // What nobody knows is no reason.
         _ if gain.is_some_and(|gain| gain >= hysteresis) => Verdict::Take,
@@ -96,16 +89,16 @@ mod tests {
     fn a_plan_is_taken_for_need_or_for_gain() {
         let accuracies = [None, Some(80.0), Some(80.4), Some(80.5), Some(90.0)];
         for (now, then) in accuracies.into_iter().flat_map(|now| accuracies.map(|then| (now, then))) {
-            for (carries, feasible, changes) in [true, false]
+            for (is_needed, feasible, changes) in [true, false]
                 .into_iter()
-                .flat_map(|c| [true, false].map(|f| (c, f)))
-                .flat_map(|(c, f)| [0, 1, 4].map(|n| (c, f, n)))
+                .flat_map(|n| [true, false].map(|f| (n, f)))
+                .flat_map(|(n, f)| [0, 1, 4].map(|c| (n, f, c)))
             {
-                let present = Present { accuracy: now, carries };
-                let told = verdict(present, Proposal { feasible, accuracy: then, changes }, 0.5);
+                let proposal = Proposal { feasible, accuracy: then, changes, is_needed };
+                let told = verdict(now, proposal, 0.5);
                 let gains = matches!((now, then), (Some(now), Some(then)) if then - now >= 0.5);
-                let taken = changes > 0 && (!carries || feasible && gains);
-                assert_eq!(told == Verdict::Take, taken, "{present:?} {feasible} {changes} {then:?}");
+                let taken = changes > 0 && (is_needed || feasible && gains);
+                assert_eq!(told == Verdict::Take, taken, "{now:?} {proposal:?}");
                 assert_eq!(told == Verdict::Same, changes == 0 && feasible);
             }
         }

@@ -232,7 +232,9 @@ impl<'a> Hosting<'a> {
 
     /// What bounds hosting in `branch` with this multiplier of the promise, and how it grows with that.
     fn tangent(&self, branch: &Branch, prices: &[f64], promise: f64) -> Tangent {
-        let (mut request, mut per_promise) = (f64::NEG_INFINITY, 0.0);
+        // Where nothing is demanded any multiplier bounds, and there may be nothing that serves it.
+        let mut request = if self.demand > 0.0 { f64::NEG_INFINITY } else { 0.0 };
+        let mut per_promise = 0.0;
         for &(i, quota) in &branch.items {
             let item = &self.items[i];
             let cost = prices[item.class] - promise * quota;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+use planner::Unique;
 use rt_core::{ArrivalBound, ArrivalCurve, Constraint, Span};
 
 use super::{
@@ -20,16 +21,17 @@ const POINTS: RangeInclusive<f64> = -1e6..=1e6;
 const POINTS_ARE: &str = "must be points, from -1000000 to 1000000";
 
 pub(super) fn problem(raw: raw::Problem) -> Result<Problem, ProblemError> {
-    within("number of devices' classes", raw.devices.len(), 1, MAX_CLASSES)?;
+    let devices = raw.devices.0;
+    within("number of devices' classes", devices.len(), 1, MAX_CLASSES)?;
     within("length of services", raw.services.len(), 0, MAX_SERVICES)?;
     within("length of pipelines", raw.pipelines.len(), 0, MAX_SERVICES)?;
     if raw.services.is_empty() && raw.pipelines.is_empty() {
         return Err(refuse("services", "[]", "there must be a service or a pipeline"));
     }
-    for (name, &count) in &raw.devices {
+    for (name, &count) in &devices {
         within(&format!("devices.{name}"), count, 0, MAX_DEVICES)?;
     }
-    let classes: Vec<(String, u32)> = raw.devices.into_iter().collect();
+    let classes: Vec<(String, u32)> = devices.into_iter().collect();
     let rounds = raw.share.unwrap_or_default();
     within("length of share", rounds.len(), 0, MAX_ROUNDS)?;
     for (i, &(one, other)) in rounds.iter().enumerate() {
@@ -62,7 +64,7 @@ pub(super) fn problem(raw: raw::Problem) -> Result<Problem, ProblemError> {
 fn service(field: &str, raw: raw::Service, classes: &[(String, u32)]) -> Result<Service, ProblemError> {
     let demand = amount(&format!("{field}.demand"), raw.demand)?;
     let weight = amount(&format!("{field}.weight"), raw.weight.unwrap_or(1.0))?;
-    let timed = raw.variants.iter().any(|variant| !variant.time.is_empty());
+    let timed = raw.variants.iter().any(|variant| !variant.time.0.is_empty());
     let deadline = match raw.deadline {
         Some(ms) => floor(&format!("{field}.deadline"), ms)?,
         None if !timed && raw.promise.is_none() => Span::ZERO,
@@ -72,7 +74,7 @@ fn service(field: &str, raw: raw::Service, classes: &[(String, u32)]) -> Result<
     };
     let promise = raw.promise.map(|raw| promise(&format!("{field}.promise"), raw)).transpose()?;
     let mut variants = variants(&format!("{field}.variants"), raw.variants, classes)?;
-    for (key, peak) in raw.peak.unwrap_or_default() {
+    for (key, peak) in raw.peak.unwrap_or_default().0 {
         let field = format!("{field}.peak.{key}");
         if promise.is_some() {
             return Err(refuse(&field, peak, "a promise needs the times of batches, no peak"));
@@ -91,7 +93,10 @@ fn service(field: &str, raw: raw::Service, classes: &[(String, u32)]) -> Result<
                 "must be named by the index of a variant, a bar and a class of devices",
             ));
         };
-        variants[variant].runs[class] = Runs::Peak(peak);
+        let before = std::mem::replace(&mut variants[variant].runs[class], Runs::Peak(peak));
+        if matches!(before, Runs::Peak(_)) {
+            return Err(refuse(&field, peak, "is there already"));
+        }
     }
     Ok(Service { name: raw.name, demand, deadline, weight, variants, promise })
 }
@@ -113,13 +118,13 @@ fn variants(
             return Err(refuse(&format!("{field}.accuracy"), raw.accuracy, POINTS_ARE));
         }
         let mut runs = vec![Runs::Batches(Vec::new()); classes.len()];
-        for (class, times) in raw.time {
+        for (class, times) in raw.time.0 {
             let field = format!("{field}.time.{class}");
             let Some(at) = classes.iter().position(|(name, _)| *name == class) else {
                 return Err(refuse(&field, class, "is no class of devices"));
             };
             let mut batches = BTreeMap::new();
-            for (batch, ms) in times {
+            for (batch, ms) in times.0 {
                 let field = format!("{field}.{batch}");
                 let size = batch.parse().ok().filter(|size| (1..=MAX_BATCH).contains(size));
                 let Some(size) = size else {
@@ -130,7 +135,9 @@ fn variants(
                     ));
                 };
                 let time = ceil(&field, ms)?;
-                batches.insert(size, time);
+                if batches.insert(size, time).is_some() {
+                    return Err(refuse(&field, ms, &format!("batches of {size} are there already")));
+                }
             }
             runs[at] = Runs::Batches(batches.into_iter().collect());
         }
@@ -180,7 +187,9 @@ fn pipeline(field: &str, raw: raw::Pipeline, classes: &[(String, u32)]) -> Resul
         if !POINTS.contains(&points) {
             return Err(refuse(&field, points, POINTS_ARE));
         }
-        accuracy.insert(path, points);
+        if accuracy.insert(path, points).is_some() {
+            return Err(refuse(&field, points, "is there already"));
+        }
     }
     pipeline.accuracy = Some(accuracy);
     Ok(pipeline)
@@ -205,7 +214,7 @@ fn path(pipeline: &Pipeline, names: &[String]) -> Option<Vec<(usize, usize)>> {
 fn stages(
     field: &str,
     raw: Vec<raw::Stage>,
-    mult: &BTreeMap<String, BTreeMap<String, BTreeMap<String, f64>>>,
+    mult: &Unique<Unique<Unique<f64>>>,
     classes: &[(String, u32)],
 ) -> Result<Vec<Stage>, ProblemError> {
     let mut left: Vec<(usize, raw::Stage)> = raw.into_iter().enumerate().collect();
@@ -231,20 +240,21 @@ fn stages(
         let mut requests = Vec::new();
         for variant in parent.into_iter().flat_map(|parent| &stages[parent].variants) {
             let above = stage.parent.as_deref().unwrap_or_default();
-            let of = mult.get(above).and_then(|of| of.get(&variant.name)).and_then(|of| of.get(&stage.name));
+            let of =
+                mult.0.get(above).and_then(|of| of.0.get(&variant.name)).and_then(|of| of.0.get(&stage.name));
             let field = format!("{field}.mult.{above}.{}.{}", variant.name, stage.name);
             requests.push(amount(&field, of.copied().unwrap_or(1.0))?);
         }
         stages.push(Stage { name: stage.name, parent, variants, requests });
     }
-    for (stage, of) in mult {
+    for (stage, of) in &mult.0 {
         let Some(&place) = places.get(stage) else {
             return Err(refuse(&format!("{field}.mult.{stage}"), stage, "is no stage"));
         };
-        for (variant, of) in of {
+        for (variant, of) in &of.0 {
             let known = stages[place].variants.iter().any(|known| known.name == *variant);
             let child =
-                of.keys().find(|child| places.get(*child).is_none_or(|&c| stages[c].parent != Some(place)));
+                of.0.keys().find(|child| places.get(*child).is_none_or(|&c| stages[c].parent != Some(place)));
             if let Some(wrong) = child.or((!known).then_some(variant)) {
                 let reason = "must name a variant of the stage, and stages after it";
                 return Err(refuse(&format!("{field}.mult.{stage}.{variant}"), wrong, reason));

@@ -1,7 +1,6 @@
 //! A problem as it is written: JSON fields, nothing checked but their names and types.
 
-use std::collections::BTreeMap;
-
+use planner::Unique;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -10,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 #[serde(deny_unknown_fields)]
 pub(super) struct Problem {
     /// Of each class of devices, how many there are.
-    pub(super) devices: BTreeMap<String, u32>,
+    pub(super) devices: Unique<u32>,
     #[serde(default)]
     pub(super) services: Vec<Service>,
     #[serde(default)]
@@ -37,7 +36,7 @@ pub(super) struct Service {
     pub(super) promise: Option<Promise>,
     /// `variant|class` to requests a second, instead of times.
     #[serde(default)]
-    pub(super) peak: Option<BTreeMap<String, f64>>,
+    pub(super) peak: Option<Unique<f64>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -47,7 +46,7 @@ pub(super) struct Variant {
     pub(super) accuracy: f64,
     /// Of each class, of each size of batch.
     #[serde(default)]
-    pub(super) time: BTreeMap<String, BTreeMap<String, f64>>,
+    pub(super) time: Unique<Unique<f64>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -71,7 +70,7 @@ pub(super) struct Pipeline {
     pub(super) stages: Vec<Stage>,
     /// Stage, variant, child: requests for the child of one request.
     #[serde(default)]
-    pub(super) mult: BTreeMap<String, BTreeMap<String, BTreeMap<String, f64>>>,
+    pub(super) mult: Unique<Unique<Unique<f64>>>,
     #[serde(default)]
     pub(super) path_accuracy: PathAccuracy,
 }
@@ -96,18 +95,18 @@ impl<'de> Deserialize<'de> for PathAccuracy {
         #[serde(untagged)]
         enum Written {
             Absent(()),
-            Named(BTreeMap<String, f64>),
+            Named(Unique<f64>),
             Listed(Vec<(Vec<String>, f64)>),
         }
         let written = Written::deserialize(from).map_err(|_| {
             D::Error::custom(
-                r#"path_accuracy must be {"first|second": points, …} or [[["first", "second"], points], …]"#,
+                r#"path_accuracy must be {"first|second": points, …} or [[["first", "second"], points], …], no path twice"#,
             )
         })?;
         Ok(Self(match written {
             Written::Absent(()) => None,
             Written::Listed(listed) => Some(listed),
-            Written::Named(named) => {
+            Written::Named(Unique(named)) => {
                 let split = |names: String| names.split('|').map(|name| name.trim().to_owned()).collect();
                 Some(named.into_iter().map(|(names, points)| (split(names), points)).collect())
             }

@@ -169,7 +169,10 @@ fn lowest(problem: &Problem, lines: &[&Line], known: &[Plane]) -> Option<(f64, M
     let demanded = |s: usize| if problem.services[s].demand > 0.0 { 1.0 } else { 0.0 };
     let promised = |s: usize| problem.services[s].promise.is_some();
     let services = 0..problem.services.len();
-    let requests: Vec<_> = services.clone().map(|s| program.add_var(demanded(s), (-MOST, MOST))).collect();
+    // Of nothing that is demanded nothing bounds the multiplier, and it would count in the bound.
+    let any = |s: usize| MOST * demanded(s);
+    let requests: Vec<_> =
+        services.clone().map(|s| program.add_var(demanded(s), (-any(s), any(s)))).collect();
     let most = |s: usize| if promised(s) { MOST } else { 0.0 };
     let promises: Vec<_> = services.map(|s| program.add_var(-1.0, (0.0, most(s)))).collect();
     let worth: Vec<_> = problem

@@ -95,6 +95,7 @@ impl<'a> Check<'a> {
         let services = [services?, pipelines?].concat();
         self.remotes_differ(&services)?;
         self.nobody_else(placement.as_ref(), &devices, &services)?;
+        self.all_fit(placement.as_ref(), &services)?;
         let named = self.all_named(&devices, &services, placement.as_ref());
         self.files(&daemon, &devices, &services).and(named)?;
         Ok(Config {

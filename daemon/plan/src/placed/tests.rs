@@ -133,3 +133,14 @@ fn stages_may_be_written_in_a_line() {
     let next = text.replace("[1]", "[3]");
     assert_eq!(mixed(text, &next, &["p"].into()).expect("TOML"), next);
 }
+
+#[test]
+fn what_is_wrong_with_what_is_kept_is_told_by_its_own_lines() {
+    let text = "[[service]]\nname = \"a\"\nengine = \"simulated\"\ndeadline = \"9ms\"\nsimulated = { times = [\"1ms\"] }\n";
+    let path = Path::new("box.toml");
+    let file = Config::parse(path, text).expect("a configuration");
+    let wrong = Config::parse(path, &text.replace("9ms", "never")).expect_err("no deadline");
+    assert!(wrong.to_string().starts_with("box.toml:4: "), "{wrong}");
+    let told = of_kept(&file, wrong).to_string();
+    assert!(told.starts_with(&format!("{}:5: ", kept(&file).display())), "{told}");
+}

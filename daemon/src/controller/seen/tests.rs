@@ -65,9 +65,18 @@ fn what_results_become_is_what_was_counted_and_else_what_the_file_says() {
     let (estimator, period) = (Estimator::Mean, Duration::from_secs(2));
     let mut factors: Vec<_> = [1.0, 3.0].map(|mean| (Factor::new(estimator, period, mean), [0; 2])).into();
     factors[1].0.add((40, 60), Duration::from_secs(1));
-    let one = One {
-        demand: Demand::new(estimator, period),
-        factors,
+    seen.services.insert("p".to_owned(), One { factors, ..one() });
+    assert_eq!(seen.factors(&config), [of("p/y", 1.5)].into());
+    assert_eq!(seen.load(&config, &demand)["p/y"], 15.0);
+    let told = seen.demand(&config);
+    assert_eq!((told.len(), &*told[0].stages[0].stage, told[0].stages[0].mean), (1, "y", 1.5));
+}
+
+/// A service of which nothing was seen.
+fn one() -> One {
+    One {
+        demand: Demand::new(Estimator::Mean, Duration::from_secs(2)),
+        factors: Vec::new(),
         instance: Weak::new(),
         served: 0,
         missed: 0,
@@ -75,10 +84,32 @@ fn what_results_become_is_what_was_counted_and_else_what_the_file_says() {
         since: (0, 0, 0, 0.0),
         planned: None,
         carries: true,
-    };
-    seen.services.insert("p".to_owned(), one);
-    assert_eq!(seen.factors(&config), [of("p/y", 1.5)].into());
-    assert_eq!(seen.load(&config, &demand)["p/y"], 15.0);
-    let told = seen.demand(&config);
-    assert_eq!((told.len(), &*told[0].stages[0].stage, told[0].stages[0].mean), (1, "y", 1.5));
+    }
+}
+
+#[test]
+fn what_a_service_that_is_left_out_misses_is_no_gain_of_a_plan_for_the_others() {
+    let more = PIPELINE.replace("name = \"p\"", "name = \"q\"");
+    let more = &more[more.find("[[pipeline]]").expect("a pipeline")..];
+    let text = format!("{PIPELINE}{more}").replacen("count = 3", "count = 4", 1);
+    let text = text.replace("cores = [4, 5]\n    [[pipeline]]", "cores = [4, 5, 6, 7]\n    [[pipeline]]");
+    let config = Config::parse(std::path::Path::new("weir.toml"), &text).expect("a configuration");
+    let demand = BTreeMap::from(["p", "q"].map(|name| (name.to_owned(), 10.0)));
+    let mut seen = Seen::default();
+    // All of `p` is answered, half of `q` misses.
+    seen.services.insert("p".to_owned(), One { since: (100, 0, 100, 80.0), ..one() });
+    seen.services.insert("q".to_owned(), One { since: (50, 50, 50, 40.0), ..one() });
+    assert_eq!(seen.present(&config, &demand, &[]), Some(60.0));
+    assert_eq!(seen.present(&config, &demand, &["q".to_owned()]), Some(80.0));
+}
+
+#[test]
+fn others_move_for_need_only_with_one_that_is_urgent_and_not_left_out() {
+    let [p, q] = ["p", "q"].map(str::to_owned);
+    let mut seen = Seen::default();
+    seen.services.insert(p.clone(), One { carries: false, ..one() });
+    seen.services.insert(q.clone(), one());
+    assert!(seen.is_needed(&[&p, &q], &[]));
+    assert!(!seen.is_needed(&[&q], &[]), "what is urgent stays as it is");
+    assert!(!seen.is_needed(&[&p, &q], std::slice::from_ref(&p)), "it is left out");
 }

@@ -125,6 +125,36 @@ impl Check<'_> {
         Err(self.refuse(field, &value.to_string(), format!("must be in {least}..={most}")))
     }
 
+    /// No class has fewer devices than what is placed there has to itself, in a file that is to be served.
+    pub(in crate::config) fn all_fit(
+        &self,
+        placement: Option<&PlacementConfig>,
+        services: &[ServiceConfig],
+    ) -> Result<(), Refused> {
+        let Some(placement) = placement.filter(|_| !self.open) else { return Ok(()) };
+        let mut left: Vec<usize> = placement.classes.iter().map(|class| class.devices).collect();
+        for runs in services.iter().flat_map(ServiceConfig::running) {
+            let placed = runs.candidates.as_ref().and_then(|candidates| candidates.placed.as_ref());
+            let Some(placed) = placed else { continue };
+            let (class, left) = (&placement.classes[placed.class], &mut left[placed.class]);
+            if placed.devices > *left {
+                let reason = match *left == class.devices {
+                    true => format!("class {} has {left} devices", class.name),
+                    false => {
+                        format!("class {} has {} devices, {left} of them free", class.name, class.devices)
+                    }
+                };
+                return Err(self.refuse(
+                    &format!("{}.workers", runs.at),
+                    &placed.devices.to_string(),
+                    reason,
+                ));
+            }
+            *left -= placed.devices;
+        }
+        Ok(())
+    }
+
     /// No other service runs where services are placed.
     pub(in crate::config) fn nobody_else(
         &self,

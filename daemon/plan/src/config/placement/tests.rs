@@ -215,3 +215,26 @@ fn simulated_models_have_times_on_each_class_that_runs_them() {
         "{message}"
     );
 }
+
+#[test]
+fn no_class_has_fewer_devices_than_are_used() {
+    let service = |name: &str, workers: usize| {
+        format!(
+            "[[service]]\nname = \"{name}\"\nengine = \"simulated\"\ndeadline = \"50ms\"\nworkers = {workers}\n\
+             simulated = {{ times = [\"4ms\"], accuracy = 0.5, models = [{{ accuracy = 0.5, times = {{ a = [\"4ms\"] }} }}] }}\n"
+        )
+    };
+    let text = |a: usize, b: usize| {
+        let class = "[placement]\n[[placement.class]]\nname = \"a\"\nengine = \"simulated\"\ncount = 6\n";
+        format!("{class}{}{}", service("s", a), service("t", b))
+    };
+    assert!(load(&text(2, 4), false).is_ok());
+    for (a, b, told) in [
+        (40, 1, "service[0].workers = 40: class a has 6 devices"),
+        (2, 5, "service[1].workers = 5: class a has 6 devices, 4 of them free"),
+    ] {
+        let error = load(&text(a, b), false).expect_err(told).to_string();
+        assert!(error.ends_with(told), "{error}");
+        assert!(load(&text(a, b), true).is_ok(), "`weir place` chooses anew");
+    }
+}
