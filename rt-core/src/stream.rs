@@ -347,9 +347,8 @@ impl Stream {
         let (Some(ladder), Some(police)) = (&mut self.ladder, &mut self.police) else { return };
         self.outcomes.exchange(ladder.level(), level);
         ladder.change(now, level, from, police);
-        if level == 0 {
-            ladder.alarm = None;
-        }
+        // A ladder that a new declaration brought knows nothing of what suspended the promise before.
+        ladder.alarm = if level == 0 { None } else { ladder.alarm.or(self.suspended.map(|s| s.alarm)) };
         self.marks = Marks::first(self.spec.constraints_at(level).density());
         self.excused = self.excused.max(from);
         self.suspended = None;
