@@ -367,6 +367,7 @@ impl Stream {
         let until = ladder.hold_to(now, held, self.counts.arrived, police).filter(|&until| until > now);
         if let Some((alarm, until)) = own.zip(until) {
             // Whatever else suspends it may be over sooner.
+            let alarm = Alarm { entered: now, ..alarm };
             let suspended = self.suspended.get_or_insert(Suspended { alarm, until, free: until });
             suspended.until = suspended.until.max(until);
             suspended.free = suspended.free.max(until);
