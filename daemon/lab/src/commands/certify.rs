@@ -51,7 +51,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         (Some(file), _) => {
             let config = Config::load(file)?;
             let beside = || file.with_extension("certificate.json");
-            warn_of(&Profile::load(&config.daemon.profile)?.fingerprint().differences(&Fingerprint::current()));
+            warn_of(
+                &Profile::load(&config.daemon.profile)?.fingerprint().differences(&Fingerprint::current()),
+            );
             let output = args.output.clone().or(config.daemon.certificate.clone()).unwrap_or_else(beside);
             (certificate(&config, refuters)?, Some(output))
         }
