@@ -26,6 +26,8 @@ pub(crate) struct Ladder {
     /// Since when, and since which request of the stream.
     since: Instant,
     from: u64,
+    /// Since when its stream stands as it does.
+    entered: Instant,
     /// Until when what exceeded the declaration of the level in force counts against it.
     quiet: Instant,
     /// What made it leave the first level itself; none there.
@@ -48,7 +50,17 @@ impl Ladder {
         let mut kept = heapless::Vec::new();
         let _ = kept.resize(rungs.len(), true);
         let (level, since, from, quiet) = (0, Instant::ZERO, 0, Instant::ZERO);
-        Some(Box::new(Self { level, held: None, since, from, quiet, alarm: None, rungs, kept }))
+        Some(Box::new(Self {
+            level,
+            held: None,
+            since,
+            from,
+            entered: since,
+            quiet,
+            alarm: None,
+            rungs,
+            kept,
+        }))
     }
 
     /// The level in force, from 0.
@@ -61,9 +73,15 @@ impl Ladder {
         self.held.is_some()
     }
 
-    /// What made it leave the first level.
+    /// What made it leave the first level, and since when the present one is in force.
     pub(crate) fn cause(&self) -> Option<Alarm> {
-        self.held.map(|(_, alarm)| alarm).or(self.alarm)
+        let alarm = self.held.map(|(_, alarm)| alarm).or(self.alarm)?;
+        Some(Alarm { entered: self.entered, ..alarm })
+    }
+
+    /// From `now` on the level is in force, after none was.
+    pub(crate) fn enter(&mut self, now: Instant) {
+        self.entered = now;
     }
 
     /// Holds it to a level from `now` and request number `from` on, or no longer; until when what exceeded the first declaration
@@ -80,6 +98,7 @@ impl Ladder {
             self.change(now, 0, from, police);
         }
         (self.held, self.since, self.from) = (held, now, from);
+        self.enter(now);
         climbs.then_some(self.quiet)
     }
 
@@ -164,6 +183,7 @@ impl Ladder {
             self.rungs.swap(self.level, level);
         }
         (self.level, self.since, self.from) = (level, now, from);
+        self.enter(now);
     }
 
     /// What exceeded a declaration no longer counts.

@@ -347,9 +347,8 @@ impl Stream {
         let (Some(ladder), Some(police)) = (&mut self.ladder, &mut self.police) else { return };
         self.outcomes.exchange(ladder.level(), level);
         ladder.change(now, level, from, police);
-        if level == 0 {
-            ladder.alarm = None;
-        }
+        // A ladder that a new declaration brought knows nothing of what suspended the promise before.
+        ladder.alarm = if level == 0 { None } else { ladder.alarm.or(self.suspended.map(|s| s.alarm)) };
         self.marks = Marks::first(self.spec.constraints_at(level).density());
         self.excused = self.excused.max(from);
         self.suspended = None;
@@ -368,6 +367,7 @@ impl Stream {
         let until = ladder.hold_to(now, held, self.counts.arrived, police).filter(|&until| until > now);
         if let Some((alarm, until)) = own.zip(until) {
             // Whatever else suspends it may be over sooner.
+            let alarm = Alarm { entered: now, ..alarm };
             let suspended = self.suspended.get_or_insert(Suspended { alarm, until, free: until });
             suspended.until = suspended.until.max(until);
             suspended.free = suspended.free.max(until);

@@ -249,6 +249,8 @@ impl Small {
             let state = match event {
                 Event::SafeMode(told) => told.state,
                 Event::Suspension(told) => {
+                    let entered = told.alarm.map(|alarm| alarm.entered.as_nanos());
+                    assert!(entered.is_none_or(|entered| entered == *at), "{told:?} at {at}");
                     let cause = told.alarm.map(|alarm| alarm.cause);
                     let own = flood && cause.is_some_and(|cause| !WRONG.contains(&cause));
                     assert!(own || cause.is_none_or(|cause| WRONG.contains(&cause)), "{self:?}: {told:?}");

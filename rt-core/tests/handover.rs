@@ -5,7 +5,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, HandOverError, Instant,
-    Level, SchedulerConfig, Severity, Stalls, StreamSpec, StreamState,
+    Level, SafeModeConfig, SchedulerConfig, Severity, Stalls, StreamSpec, StreamState,
 };
 
 use crate::harness::load::{Bench, Setup, ns, setup_and_next, setup_and_wider};
@@ -357,4 +357,31 @@ fn what_a_stream_missed_at_a_weaker_level_is_not_held_against_its_next_declarati
         across += u64::from(violates_any(&outcomes[before - 2..], &set(1)));
     }
     assert!(across > 0, "some windows across do not keep it");
+}
+
+/// A stream that is suspended for what it sent has a weaker promise instead as soon as a new declaration brings one: that says why, too.
+#[test]
+fn what_suspended_a_stream_is_why_a_level_is_in_force_that_a_new_declaration_brings() {
+    let set = |m| ConstraintSet::new(&[Constraint::any_miss(m, 3).expect("m < k")]).expect("one");
+    let bound = ArrivalBound::window(2, ns(24)).expect("valid");
+    let plain = StreamSpec::promised(set(1), ArrivalCurve::new(&[bound]).expect("one"));
+    let level = Level::behind(plain.demand().expect("it demands something"), set(2)).expect("a bound");
+    let laddered = plain.clone().with_levels(vec![level]).expect("a ladder");
+    let safe_mode = SafeModeConfig { hold: ns(100), clean: ns(100), latch: false };
+    let config = SchedulerConfig { safe_mode, ..config(&[4], 1, 1, 20, Dispatch::Eager) };
+    let mut harness = Harness::new(config.clone(), |_, bound| bound);
+    let id = harness.add(plain);
+    (0..3).for_each(|_| _ = harness.arrive(id));
+    harness.drain();
+    let state = |harness: &Harness| harness.scheduler.stream_state(id).expect("a stream");
+    assert_eq!(state(&harness).0, StreamState::Suspended);
+    harness
+        .hand_over_to(rt_core::Scheduler::new(config).expect("a configuration"), &[])
+        .expect("nothing is open");
+    assert!(harness.scheduler.redeclare(id, laddered).is_some());
+    harness.settle();
+    let (now, alarm) = state(&harness);
+    assert_eq!((now, alarm.map(|alarm| alarm.cause)), (StreamState::Degraded(1), Some(Cause::ArrivalExcess)));
+    let Some((_, Event::Suspension(told))) = harness.events.last() else { panic!("{:?}", harness.events) };
+    assert_eq!((told.state, told.alarm.map(|alarm| alarm.cause)), (now, Some(Cause::ArrivalExcess)));
 }

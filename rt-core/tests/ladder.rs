@@ -162,6 +162,8 @@ impl Small {
         let mut level = 0;
         for (at, event) in &harness.events {
             let Event::Suspension(told) = event else { continue };
+            let entered = told.alarm.map(|alarm| alarm.entered.as_nanos());
+            assert!(entered.is_none_or(|entered| entered == *at), "{told:?} at {at}");
             match told.state {
                 StreamState::Suspended => {
                     let excess = told.alarm.is_some_and(|alarm| alarm.cause == Cause::ArrivalExcess);

@@ -1,7 +1,7 @@
 //! The scheduler of a pipeline in cases that are reckoned by hand: what a source is, what ends it, what is told of it.
 
 use rt_core::pipeline::PipelineConfig;
-use rt_core::{Cause, LoadMonitor, MissReason, Outcome, Ran, Stalls, StreamSpec};
+use rt_core::{BatchTime, Cause, LatencyProfile, LoadMonitor, MissReason, Outcome, Ran, Stalls, StreamSpec};
 
 use crate::stages::draw::{one_in, two_stages, two_ways};
 use crate::stages::{Line, at, ns};
@@ -410,4 +410,44 @@ fn a_join_of_more_than_it_declares_suspends_the_promise_to_its_stream() {
     line.drain();
     assert_eq!(line.causes, [(4, Cause::FanOutExcess)]);
     assert_eq!(line.sources[0].ended, Some((5, Outcome::Served)));
+}
+
+/// A source that is answered in time, but later than its client wanted, is a miss of that client's own making, also where it wanted that
+/// sooner than the later stages take at most.
+#[test]
+fn what_is_wanted_sooner_than_the_later_stages_take_is_late_by_that() {
+    for within in [2, 4, 5, 7] {
+        let mut line = two_stages(30, 1);
+        line.wishes = Box::new(move |_| within);
+        let stream = line.add(&one_in(10));
+        line.hasty = vec![stream];
+        line.arrive(stream);
+        line.drain();
+        let outcome = if within < 7 { Outcome::Missed(MissReason::Late) } else { Outcome::Served };
+        assert_eq!(line.sources[0].ended, Some((7, outcome)), "wanted within {within}");
+        let told: &[_] = if within < 7 { &[(7, Cause::ConstraintViolated)] } else { &[] };
+        assert_eq!((&line.causes[..], line.scheduler.first().safe_mode().breaches()), (told, 0));
+    }
+}
+
+/// One that nothing is promised for is given up when it would most likely be answered later than wanted, and not before.
+#[test]
+fn what_nothing_is_promised_for_counts_on_what_later_stages_most_likely_take() {
+    for (within, served) in [(2, false), (3, false), (4, true), (8, true)] {
+        let mut line = two_stages(30, 1);
+        let quick = BatchTime { bound: ns(8), likely: ns(2), mean: ns(2) };
+        for stage in &mut line.config.stages {
+            stage.workers.profile = LatencyProfile::expected(&[quick]).expect("a profile");
+        }
+        let mut line = Line::new(line.config);
+        line.time = Box::new(|_, _| 2);
+        line.became = Box::new(|_, _| 1);
+        line.wishes = Box::new(move |_| within);
+        let stranger = line.add(&StreamSpec::best_effort());
+        line.hasty = vec![stranger];
+        line.arrive(stranger);
+        line.drain();
+        let ended = line.sources[0].ended.expect("ended");
+        assert_eq!(ended.1 == Outcome::Served, served, "wanted within {within}: {ended:?}");
+    }
 }

@@ -23,6 +23,9 @@ pub fn print_plan(plan: &Plan) {
     for line in &plan.other_company {
         warn!("{line}; run `weir profile` again");
     }
+    for line in plan.services.iter().flat_map(|service| service.config.idle_levels()) {
+        warn!("{line}");
+    }
     for line in &plan.unreached {
         warn!("{line}: its worker is lost until it is there");
     }

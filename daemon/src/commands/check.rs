@@ -98,6 +98,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         });
         match checked {
             Ok(config) => {
+                let idle = config.services.iter().flat_map(ServiceConfig::idle_levels);
+                idle.for_each(|line| warn!("{}: {line}", file.display()));
                 let streams: usize = config.services.iter().map(|s| s.reserved.len()).sum();
                 let services = config.services.len();
                 say!("{}: ok, {services} service(s), {streams} reserved stream(s)", file.display());

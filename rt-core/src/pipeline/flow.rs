@@ -22,9 +22,7 @@ impl PipelineScheduler {
         if count > most {
             self.first.fanned_out(now, request.stream, stage, (most.into(), count.into()));
         }
-        let deadline = |at: Instant| at + self.rest[0].saturating_sub(self.rest[stage]);
-        let part =
-            Request { deadline: deadline(request.deadline), wanted: deadline(request.wanted), ..*request };
+        let part = Request { deadline: self.due_at(stage, request), ..*request };
         for _ in 0..count.min(most) {
             if self.later[stage - 1].waiting.is_full() && !self.make_room(now, stage) {
                 self.close(now, source, Outcome::Missed(MissReason::QueueFull));
@@ -57,14 +55,21 @@ impl PipelineScheduler {
     pub(super) fn close(&mut self, now: Instant, source: SourceId, outcome: Outcome) {
         let Some(&request) = self.sources.get(source) else { return };
         for stage in 1..=self.later.len() {
-            let deadline = request.deadline + self.rest[0].saturating_sub(self.rest[stage]);
+            let deadline = self.due_at(stage, &request);
             for _ in 0..self.sources.waiting(source, stage) {
                 let is = |part: &Request| source_of(part) == source;
                 self.later[stage - 1].waiting.take_back(deadline, is);
             }
         }
         self.sources.close(source);
-        self.first.close(now, &request, outcome, self.rest[0]);
+        self.first.close(now, &request, outcome);
+    }
+
+    /// When what a source becomes at a later stage must leave it.
+    fn due_at(&self, stage: usize, source: &Request) -> Instant {
+        let due = source.deadline + self.rest[0].saturating_sub(self.rest[stage]);
+        // What nothing is promised for may still be answered when what follows takes as long as it most likely does.
+        if source.mandatory { due } else { due.min(source.wanted - self.likely_rest[stage]) }
     }
 
     /// Ends all sources that have begun and are such.
@@ -125,7 +130,7 @@ impl PipelineScheduler {
     /// Starts a batch of sources.
     pub(super) fn start_first(&mut self, now: Instant, worker: WorkerId) -> bool {
         if self.first.waiting() > self.first.waiting_mandatory() {
-            self.first.shed_before(now, self.likely_reach(now));
+            self.first.shed_before(now, self.likely_end(now));
         }
         let background = self.first.first_mandatory() == NEVER;
         let turn = (background, self.present_margin());
@@ -139,7 +144,7 @@ impl PipelineScheduler {
                 place += 1;
             } else {
                 self.first.pool_mut().take_out(worker, place);
-                self.first.close(now, &request, Outcome::Missed(MissReason::QueueFull), self.rest[0]);
+                self.first.close(now, &request, Outcome::Missed(MissReason::QueueFull));
             }
         }
         if place == 0 {
@@ -159,9 +164,9 @@ impl PipelineScheduler {
         })
     }
 
-    /// When a source that is begun now has most likely been answered as a whole, less the least time behind the first stage: at each
-    /// stage it waits until what is there has been begun.
-    pub(super) fn likely_reach(&self, now: Instant) -> Instant {
+    /// When a source that is begun now has most likely been answered as a whole: at each stage it waits until what is there has been
+    /// begun.
+    fn likely_end(&self, now: Instant) -> Instant {
         let mut ends = [now; MAX_STAGES];
         ends[0] = now + self.first.config().workers[0].profile.likely(1);
         let mut last = ends[0];
@@ -171,7 +176,7 @@ impl PipelineScheduler {
             ends[i + 1] = came.max(now + busy) + own;
             last = last.max(ends[i + 1]);
         }
-        last - self.rest[0]
+        last
     }
 
     /// Where nothing that was before is in the way of what is to come, tells the first stage, if that waits for it, and forgets overruns.

@@ -140,7 +140,7 @@ impl PipelineScheduler {
                 for place in 0..self.pool(stage).batch(worker).len() {
                     let source = source_of(&self.pool(stage).batch(worker)[place]);
                     let Some(request) = self.sources.get(source) else { continue };
-                    let deadline = request.deadline + self.rest[0];
+                    let deadline = self.due_as_whole(request);
                     if now > deadline {
                         self.close(now, source, Outcome::Missed(MissReason::Late));
                     } else {

@@ -8,15 +8,16 @@ use super::overruns::Overruns;
 use super::prolong::Longer;
 use super::sources::{SourceId, Sources};
 use super::stage::Later;
-use super::types::{Part, PipelineAction, PipelineConfig, PipelineConfigError};
+use super::types::{Part, PipelineAction, PipelineConfig, PipelineConfigError, StageConfig};
 use super::{MAX_FAN_OUT, Pipeline};
 use crate::admission::Dispatch;
-use crate::scheduler::first::Behind;
+use crate::scheduler::first::{Behind, Rest};
 use crate::scheduler::queue::MANDATORY;
 use crate::stream::{MissReason, StreamId};
 use crate::time::{Instant, Span};
 use crate::{
-    Action, Arrival, LoadMonitor, Outcome, Ran, Request, Resolution, Scheduler, SchedulerConfig, WorkerId,
+    Action, Arrival, LatencyProfile, LoadMonitor, Outcome, Ran, Request, Resolution, Scheduler,
+    SchedulerConfig, WorkerId,
 };
 
 /// The end of time.
@@ -37,6 +38,8 @@ pub struct PipelineScheduler {
     /// Of each stage: its children but for joins, and the least time that what follows it takes.
     pub(super) children: Vec<Vec<usize>>,
     pub(super) rest: Vec<Span>,
+    /// The same by the times that batches most likely take: by it is reckoned what nothing is promised for.
+    pub(super) likely_rest: Vec<Span>,
     /// Whether some stage takes a source once.
     joins: bool,
     /// Of each stage how many requests a source becomes there on average.
@@ -70,12 +73,8 @@ impl PipelineScheduler {
                 (0..stages.len()).filter(takes).collect()
             })
             .collect();
-        let mut rest = alloc::vec![Span::ZERO; stages.len()];
-        for i in (1..stages.len()).rev() {
-            for parent in stages[i].parents.iter() {
-                rest[parent] = rest[parent].max(stages[i].workers.profile.bound(1) + rest[i]);
-            }
-        }
+        let rest = rest_by(stages, |profile| profile.bound(1));
+        let likely_rest = rest_by(stages, |profile| profile.likely(1));
         let mut means: Vec<f64> = Vec::with_capacity(stages.len());
         for stage in stages {
             let above: f64 = stage.parents.iter().map(|parent| means[parent]).sum();
@@ -106,7 +105,8 @@ impl PipelineScheduler {
             })
             .collect();
         let all = later.iter().map(|stage| stage.pool.len()).sum();
-        first.lead(Behind { alive: all, all, cut: false }, config.queue, pipeline.life());
+        let behind = Behind { alive: all, all, cut: false };
+        first.lead(behind, config.queue, pipeline.life(), Rest { most: rest[0], likely: likely_rest[0] });
         Ok(Self {
             means,
             sources: Sources::new(config.queue, stages.len()),
@@ -121,6 +121,7 @@ impl PipelineScheduler {
             first,
             children,
             rest,
+            likely_rest,
             later,
         })
     }
@@ -180,7 +181,7 @@ impl PipelineScheduler {
     }
 
     /// [`Scheduler::is_ruled_out`] of a source, which must be answered as a whole by the deadline of the pipeline: it is, if it
-    /// could no longer pass the first stage in what the least time behind that leaves of the deadline.
+    /// could no longer pass the first stage in what the stages behind that most likely leave of the deadline.
     #[must_use]
     pub fn is_ruled_out(&self, now: Instant, id: StreamId, sent: Instant) -> bool {
         self.first.is_ruled_out(now, id, sent)
@@ -214,17 +215,17 @@ impl PipelineScheduler {
         self.handle_wanted(now, arrival, (arrival.at, self.pipeline.deadline), true)
     }
 
-    /// [`Scheduler::handle_wanted`] of a source.
+    /// [`Scheduler::handle_wanted`] of a source, whose answer is that as a whole. One that nothing is promised for is given up when that
+    /// would most likely come later than wanted.
     pub fn handle_wanted(
         &mut self,
         now: Instant,
         arrival: Arrival,
-        (sent, within): (Instant, Span),
+        wanted: (Instant, Span),
         room: bool,
     ) -> Option<Resolution> {
-        let within = within.min(self.pipeline.deadline).saturating_sub(self.rest[0]);
         let before = self.first.waiting_mandatory();
-        let resolution = self.first.handle_wanted(now, arrival, (sent, within), room);
+        let resolution = self.first.handle_wanted(now, arrival, wanted, room);
         let late = now.since(arrival.at) > self.pipeline.guard;
         let idle = resolution.is_none() && self.first.pool().first_alike().flatten().is_some();
         if idle || late && self.first.has_taken_in(before, resolution.as_ref()) {
@@ -283,7 +284,7 @@ impl PipelineScheduler {
                 over = self.sources.get(source).is_some() && self.sources.is_over(source);
             }
             if over {
-                let outcome = match now > request.wanted + self.rest[0] {
+                let outcome = match now > request.wanted {
                     true => Outcome::Missed(MissReason::Late),
                     false => Outcome::Served,
                 };
@@ -334,12 +335,28 @@ impl PipelineScheduler {
         self.armed = self.armed.min(since);
     }
 
+    /// By when a source must be answered as a whole.
+    pub(super) fn due_as_whole(&self, request: &Request) -> Instant {
+        if request.mandatory { request.deadline + self.rest[0] } else { request.wanted }
+    }
+
     /// By the deadline of the pipeline.
     fn as_whole(&self, mut resolution: Resolution) -> Resolution {
         let request = &mut resolution.request;
-        (request.deadline, request.wanted) = (request.deadline + self.rest[0], request.wanted + self.rest[0]);
+        request.deadline = self.due_as_whole(request);
         resolution
     }
+}
+
+/// Of each stage the least time that what follows it takes, where one request takes `time`.
+fn rest_by(stages: &[StageConfig], time: impl Fn(&LatencyProfile) -> Span) -> Vec<Span> {
+    let mut rest = alloc::vec![Span::ZERO; stages.len()];
+    for (i, stage) in stages.iter().enumerate().skip(1).rev() {
+        for parent in stage.parents.iter() {
+            rest[parent] = rest[parent].max(time(&stage.workers.profile) + rest[i]);
+        }
+    }
+    rest
 }
 
 /// Whose a request of a batch or of a later stage is.

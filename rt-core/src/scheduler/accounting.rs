@@ -136,12 +136,9 @@ impl Scheduler {
         if !request.mandatory && request.note != Note::Stalled {
             return;
         }
+        let deadline = request.deadline + self.rest_behind().most;
         let Some(stream) = self.streams.get_mut(request.stream) else { return };
-        if request.mandatory
-            && reason == MissReason::Late
-            && request.wanted < request.deadline
-            && now <= request.deadline
-        {
+        if request.mandatory && reason == MissReason::Late && request.wanted < deadline && now <= deadline {
             stream.excused = stream.excused.max(request.seq + 1);
         } else if self.absorbs
             && reason.is_of_time()

@@ -55,7 +55,8 @@ impl Scheduler {
             return false;
         }
         let sent = if self.config.background { sent.max(stream.latest) } else { now };
-        let deadline = sent + self.config.deadline;
+        let rest = self.rest_behind();
+        let deadline = sent + (self.config.deadline + rest.most.saturating_sub(rest.likely));
         let free = self.planner.spreads() && stream.is_free(sent);
         let shed = || (free || !stream.marks.may_be_marked()) && self.is_hopeless(now, deadline);
         let stays = || match self.planner.spreads() {
@@ -80,11 +81,14 @@ impl Scheduler {
         let stated = sent < at && self.config.background;
         let sent = if stated { sent } else { at };
         let most_late = stated.then(|| self.most_late());
+        // Of a pipeline `wanted` is the answer as a whole.
+        let rest = self.rest_behind();
+        let whole = self.config.deadline + rest.most;
         let Some(stream) = self.streams.get_mut(id) else {
-            return Some(unknown(arrival, sent, sent + self.config.deadline));
+            return Some(unknown(arrival, sent, sent + whole));
         };
         let sent = sent.max(stream.latest);
-        let wanted = sent + within.min(self.config.deadline);
+        let wanted = sent + within.min(whole);
         stream.latest = sent;
         let seq = stream.counts.arrived;
         stream.counts.arrived += 1;
@@ -119,7 +123,7 @@ impl Scheduler {
             self.taken_in_late(now, at);
         }
         // Promises are kept in the order of arrival: nobody comes before others by what it wants.
-        let deadline = if class == OPTIONAL { wanted } else { sent + self.config.deadline };
+        let deadline = if class == OPTIONAL { wanted - rest.likely } else { sent + self.config.deadline };
         let place = 0;
         let mut request = Request {
             token,

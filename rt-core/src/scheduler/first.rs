@@ -20,16 +20,31 @@ pub(crate) struct Behind {
     pub(crate) cut: bool,
 }
 
+/// The least time that the stages behind the first take.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rest {
+    /// At most: the deadline of what must be served leaves that.
+    pub(crate) most: Span,
+    /// Most likely: the rest leaves that before its answer is wanted.
+    pub(crate) likely: Span,
+}
+
 impl Scheduler {
     /// From now on its batches, none of which takes longer than a full one, are those of the first stage: `behind` it are other
-    /// workers, so many requests may be beyond it, and one may be unanswered for as long as `life`. Allocates.
-    pub(crate) fn lead(&mut self, behind: Behind, beyond: usize, life: Span) {
+    /// workers, which take `rest`; so many requests may be beyond it, and one may be unanswered for as long as `life`. Allocates.
+    pub(crate) fn lead(&mut self, behind: Behind, beyond: usize, life: Span, rest: Rest) {
         self.life = life;
         self.be_guest(self.pool.kind(0).time, self.config.guard);
         self.told.resolved.reserve(self.told.resolved.capacity() + beyond);
         if let Some(guest) = &mut self.guest {
-            guest.behind = behind;
+            (guest.behind, guest.rest) = (behind, rest);
         }
+    }
+
+    /// What its answers still take on other workers: nothing if they go to none.
+    #[inline]
+    pub(super) fn rest_behind(&self) -> Rest {
+        self.guest.map_or(Rest::default(), |guest| guest.rest)
     }
 
     /// Whether what it answers goes on to other workers.
@@ -59,9 +74,10 @@ impl Scheduler {
         self.streams.places()
     }
 
-    /// Gives up what waits, is promised nothing, and would be answered after its deadline if it took until `reach`.
-    pub(crate) fn shed_before(&mut self, now: Instant, reach: Instant) {
-        for class in [queue::DEMOTED, queue::OPTIONAL] {
+    /// Gives up what waits, is promised nothing, and would be answered as a whole too late if that took until `end`.
+    pub(crate) fn shed_before(&mut self, now: Instant, end: Instant) {
+        let rest = self.rest_behind();
+        for (class, reach) in [(queue::DEMOTED, end - rest.most), (queue::OPTIONAL, end - rest.likely)] {
             while let Some(request) = self.waiting.pop_before(class, reach) {
                 self.changed = true;
                 self.give_up(now, request, MissReason::Shed);
@@ -79,12 +95,11 @@ impl Scheduler {
         self.waiting.class(class).from(0)
     }
 
-    /// Ends a request that has gone on, whose deadline counts by `rest` more than that of the first stage. It is counted if its
-    /// stream is still there.
-    pub(crate) fn close(&mut self, now: Instant, request: &Request, outcome: Outcome, rest: Span) {
+    /// Ends a request that has gone on. It is counted if its stream is still there.
+    pub(crate) fn close(&mut self, now: Instant, request: &Request, outcome: Outcome) {
         self.changed = true;
         if let Outcome::Missed(reason) = outcome {
-            self.note_missed(now - rest, request, reason);
+            self.note_missed(now, request, reason);
         }
         self.end(now, request, outcome);
     }

@@ -8,7 +8,7 @@
 use super::Scheduler;
 use super::carry_in::CarryIn;
 use super::demotion::Demotion;
-use super::first::Behind;
+use super::first::{Behind, Rest};
 use super::queue::{DEMOTED, MANDATORY, OPTIONAL};
 use super::types::{NEVER, Resolution, WorkerId};
 use crate::counted::Counted;
@@ -30,6 +30,8 @@ pub(super) struct Guest {
     pub(super) breaks: u64,
     /// Workers that its requests go on to.
     pub(super) behind: Behind,
+    /// And how long they take.
+    pub(super) rest: Rest,
     /// What it has done to the others.
     pub(super) demotion: Demotion,
     /// Whether batches may run over and it is not to tell: all together keep to a margin, which is watched for all who share the
@@ -60,6 +62,7 @@ impl Scheduler {
             margin: Span::ZERO,
             breaks: 0,
             behind,
+            rest: Rest::default(),
             demotion,
             excused: true,
             stalls: 0,

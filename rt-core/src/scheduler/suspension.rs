@@ -166,6 +166,7 @@ impl Scheduler {
             Some(_) => {
                 stream.suspended = None;
                 stream.excused = stream.counts.arrived;
+                stream.ladder.iter_mut().for_each(|ladder| ladder.enter(now));
                 self.suspensions.count -= 1;
                 self.suspensions.changes += 1;
             }

@@ -182,6 +182,12 @@ impl Device {
         self.crew.get(worker).map(|running| running.service)
     }
 
+    /// By when the batch that `worker` runs is counted on to end: of a service that is demoted later than by its profile.
+    #[must_use]
+    pub fn due(&self, worker: WorkerId) -> Option<Instant> {
+        self.crew.get(worker).map(|running| running.due)
+    }
+
     /// [`Scheduler::handle_arrival`] of a request for `service`.
     #[inline]
     pub fn handle_arrival(&mut self, now: Instant, service: usize, arrival: Arrival) -> Option<Resolution> {

@@ -40,6 +40,7 @@ impl Line {
         let workers = &self.config.stages[stage].workers;
         assert!((1..=workers.batch).contains(&parts.len()), "a batch of {}", parts.len());
         let least = workers.profile.bound(parts.len()).as_nanos();
+        let hoped = least - workers.profile.likely(parts.len()).as_nanos();
         if stage == 0 {
             let mandatory: Vec<bool> =
                 self.scheduler.first().batch(worker).iter().map(|request| request.mandatory).collect();
@@ -81,7 +82,8 @@ impl Line {
             let index = source.waiting[stage].iter().position(|&number| number == part.index);
             source.waiting[stage].swap_remove(index.expect("it waits there"));
             source.running[stage] += 1;
-            let in_time = self.now + bound <= source.deadline;
+            let takes = if source.mandatory { bound } else { bound.saturating_sub(hoped) };
+            let in_time = self.now + takes <= source.deadline;
             assert!(in_time, "begun too late at {}: {source:?}", self.now);
         }
         let (mut ends, planned) = (self.now + (self.time)(stage, bound), self.planned());
@@ -102,13 +104,16 @@ impl Line {
         let Resolution { request, outcome, .. } = resolution;
         let source = &mut self.sources[request.token as usize];
         assert_eq!(source.ended, None, "ended twice");
-        assert_eq!((source.stream, source.deadline), (request.stream, request.deadline.as_nanos()));
+        assert_eq!(source.stream, request.stream);
+        let due = if request.mandatory { source.deadline } else { source.wanted };
+        assert_eq!(request.deadline.as_nanos(), due);
         let left = source.running.iter().sum::<usize>() + source.waiting.iter().map(Vec::len).sum::<usize>();
         if matches!(outcome, Outcome::Served) {
             assert_eq!(left, 0, "served, and not as a whole: {source:?}");
             // What ended in time may be told late.
-            assert!(self.now <= source.deadline + self.late, "served after its deadline");
+            assert!(self.now <= source.wanted + self.late, "served later than wanted");
         }
+        assert_eq!(request.wanted.as_nanos(), source.wanted);
         source.mandatory = request.mandatory;
         source.ended = Some((self.now, outcome));
     }

@@ -12,6 +12,7 @@ use rt_core::{
     StreamId, StreamSpec, Workers,
 };
 
+use crate::harness::Dice;
 use crate::oracle::pipeline::Pipeline;
 
 pub(crate) fn ns(n: u64) -> Span {
@@ -57,6 +58,8 @@ pub(crate) struct Source {
     pub(crate) stream: StreamId,
     pub(crate) came: u64,
     pub(crate) deadline: u64,
+    /// By when its client wants it answered.
+    pub(crate) wanted: u64,
     pub(crate) mandatory: bool,
     /// Of each stage: how many requests came there, and which of them wait.
     numbers: Vec<u32>,
@@ -144,6 +147,9 @@ pub(crate) struct Line {
     pub(crate) frozen: bool,
     pub(crate) spared: Box<dyn FnMut(usize) -> bool>,
     pub(crate) stalled: usize,
+    /// Streams that want answers sooner, and may have to do without; and by the deadline, within what.
+    pub(crate) hasty: Vec<StreamId>,
+    pub(crate) wishes: Box<dyn FnMut(u64) -> u64>,
 }
 
 impl Line {
@@ -172,6 +178,11 @@ impl Line {
             frozen: false,
             spared: Box::new(|_| false),
             stalled: 0,
+            hasty: Vec::new(),
+            wishes: Box::new({
+                let mut dice = Dice(7);
+                move |deadline| dice.within(0, deadline + 3)
+            }),
             config,
         }
     }
@@ -240,12 +251,16 @@ impl Line {
     /// One that was sent at the first of these instants, as its client says, and came at the other is taken in.
     pub(crate) fn read(&mut self, stream: StreamId, (sent, came): (u64, u64)) -> usize {
         let token = self.sources.len();
-        let deadline = sent + self.config.deadline.as_nanos();
+        let most = self.config.deadline.as_nanos();
+        let hasty = self.hasty.contains(&stream);
+        let within = if hasty { (self.wishes)(most) } else { most };
+        let deadline = sent + most;
         let stages = self.config.stages.len();
         let mut source = Source {
             stream,
             came: sent,
             deadline,
+            wanted: deadline.min(sent + within),
             mandatory: false,
             numbers: vec![0; stages],
             waiting: vec![Vec::new(); stages],
@@ -256,7 +271,7 @@ impl Line {
         (source.numbers[0], source.waiting[0]) = (1, vec![0]);
         self.sources.push(source);
         let arrival = Arrival::new(stream, token as u64, at(came));
-        let wanted = (at(sent), self.config.deadline);
+        let wanted = (at(sent), ns(within));
         let refused = self.scheduler.handle_wanted(at(self.now), arrival, wanted, true);
         refused.into_iter().for_each(|r| self.resolved(r));
         self.settle();
@@ -294,11 +309,15 @@ impl Line {
         assert!((0..self.config.stages.len()).all(|stage| self.scheduler.waiting(stage) == 0));
     }
 
-    /// Sources that had to be answered and were not, but for what was cancelled.
+    /// Sources that had to be answered and were not, but for what was cancelled, or wanted sooner and was in time by the deadline.
     pub(crate) fn missed(&self) -> Vec<&Source> {
         let gone = Outcome::Missed(MissReason::Cancelled);
-        let missed =
-            |s: &&Source| s.mandatory && s.ended.is_some_and(|(_, o)| o != Outcome::Served && o != gone);
+        let late = Outcome::Missed(MissReason::Late);
+        let hasty = |s: &Source, (at, outcome)| outcome == late && s.wanted < at && at <= s.deadline;
+        let missed = |s: &&Source| {
+            let ended = s.ended.filter(|&ended| !hasty(s, ended));
+            s.mandatory && ended.is_some_and(|(_, o)| o != Outcome::Served && o != gone)
+        };
         self.sources.iter().filter(missed).collect()
     }
 

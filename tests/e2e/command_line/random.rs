@@ -34,6 +34,10 @@ fn random_arrivals_are_told_in_numbers_and_what_is_no_model_is_refused() {
         let refused = asked(model, &[]);
         assert!(code(&refused) == Some(2) && stderr(&refused).contains(expected), "{}", stderr(&refused));
     }
+    let twice = asked("cam0=poisson:1", &["--arrivals", "cam0=poisson:2"]);
+    let expected =
+        "--arrivals = cam0=poisson:2: how stream cam0 sends is said already, by --arrivals = cam0=poisson:1";
+    assert!(code(&twice) == Some(2) && stderr(&twice).contains(expected), "{}", stderr(&twice));
     let refused = asked("poisson:1", &["--confidence", "1"]);
     assert!(
         stderr(&refused).contains("--confidence = 1: must be above 0.5 and below 1"),

@@ -131,6 +131,13 @@ fn what_cannot_be_trained_is_refused_in_words() {
     place.configure(single);
     let told = refused(&["lanes"]);
     assert!(told.contains("lanes: has no variants to select among"), "{told}");
+    let shared = config("")
+        .replace("workers = 1\n", "")
+        .replace("[[service]]\n", "[[device]]\nname = \"core\"\n[[service]]\ndevice = \"core\"\n");
+    place.configure(shared);
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    let told = refused(&["lanes"]);
+    assert!(told.contains("lanes: shares device core, where `select` may be"), "{told}");
 }
 
 /// Where the load is stated or recorded, it is trained and compared there.

@@ -84,6 +84,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if service.variants.len() == 1 {
         bail!("{name}: has no variants to select among");
     }
+    if let Some(device) = plan.services[index].shared_device() {
+        bail!(
+            "{name}: shares device {device}, where `select` may be \"base\" or \"accurate\" alone: weights are of no use there"
+        );
+    }
     let inputs = service.selection_inputs(DEFAULT_MAX_MISS);
     inputs.check()?;
     let traffic = match (&args.arrivals, &args.recording) {

@@ -155,4 +155,28 @@ impl ServiceConfig {
         }
         with_ladder(spec.clone(), &self.degraded).unwrap_or(spec)
     }
+
+    /// Weaker promises of reserved streams that no excess ever leads to, each in a line: whoever exceeds what stands before one exceeds it
+    /// as well, for its declaration could not be made wider.
+    #[must_use]
+    pub fn idle_levels(&self) -> Vec<String> {
+        let of = |stream: &ReservedStream| {
+            let (name, mut before) =
+                (format!("{}: stream {}", self.name, stream.name), stream.spec.arrivals());
+            let mut all = Vec::new();
+            for (number, level) in (1..).zip(stream.spec.levels()) {
+                if before == Some(&level.arrivals) {
+                    let (set, bounds) = (&level.constraints, level.arrivals.bounds());
+                    let allowed = bounds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                    all.push(format!(
+                        "{name}: level {number} of `degraded`, {set}, allows no more than what stands before it, {allowed}: \
+                         it is never in force for a stream that sends more"
+                    ));
+                }
+                before = Some(&level.arrivals);
+            }
+            all
+        };
+        self.reserved.iter().flat_map(of).collect()
+    }
 }

@@ -117,6 +117,20 @@ fn weaker_promises_are_a_ladder_or_refused() {
         let told = refused(levels);
         assert!(told.contains("service[0].degraded") && told.contains(why), "{levels}: {told}");
     }
+    // A level whose declaration could not be made wider is told of.
+    assert_eq!(config.services[0].idle_levels(), Vec::<String>::new());
+    let narrow = GOOD.replace("count = 5", "count = 1").replace(
+        "[[service.stream]]",
+        "degraded = [[{ any-miss = { m = 3, k = 5 } }], [{ row-miss = 5 }]]\n    [[service.stream]]",
+    );
+    let idle = parse(&narrow).expect("a ladder").services[0].idle_levels();
+    assert_eq!(
+        idle,
+        [
+            "digits: stream cam0: level 1 of `degraded`, any_miss(3,5), allows no more than what stands before it, 1 per 100.0 ms: \
+          it is never in force for a stream that sends more"
+        ]
+    );
     // Of a stream's own constraints as well.
     let own = "arrivals = [{ window = { count = 5, length = \"100ms\" } }]";
     let told = error(own, &format!("{own}\n    constraints = [{{ row-miss = 2 }}]\n    degraded = [[]]"));

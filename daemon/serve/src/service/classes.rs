@@ -65,6 +65,14 @@ impl Classes {
         told.map_or(Some(self.own), |told| self.now.get(usize::from(told)).copied().flatten())
     }
 
+    /// Why a request that names a class by this number cannot have it.
+    pub fn lacks(&self, config: &ServiceConfig, told: u8) -> String {
+        match self.told.get(usize::from(told)) {
+            Some(gone) => unknown(config, &format!("{gone:?} any more")),
+            None => unknown(config, &told.to_string()),
+        }
+    }
+
     /// The number of that name, as it was told.
     pub fn told(&self, name: &str) -> Option<u8> {
         self.told.iter().position(|told| told == name).map(|told| told as u8)
@@ -197,5 +205,8 @@ mod tests {
         let refusal = Classes::of(&after, "cam", Some("noisy")).expect_err("no more");
         assert_eq!(refusal.code, RefusalCode::UnknownClass);
         assert_eq!(refusal.text, "service s has no class \"noisy\"; there are: torn, new, clean");
+        let lacks = |class| told.lacks(&after, class);
+        assert_eq!(lacks(1), "service s has no class \"noisy\" any more; there are: torn, new, clean");
+        assert_eq!(lacks(3), "service s has no class 3; there are: torn, new, clean");
     }
 }

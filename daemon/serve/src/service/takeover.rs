@@ -234,7 +234,10 @@ impl Service {
             let text = |spec: &StreamSpec| {
                 let bounds =
                     spec.arrivals().into_iter().flat_map(ArrivalCurve::bounds).map(ToString::to_string);
+                let levels = spec.levels().iter().zip(1..);
+                let levels = levels.map(|(level, nth)| format!("degraded-{nth}: {}", level.constraints));
                 let all = spec.constraints().as_slice().iter().map(ToString::to_string).chain(bounds);
+                let all = all.chain(levels);
                 all.collect::<Vec<_>>().join(", ")
             };
             let (now, then) = (text(spec), text(&before.spec));

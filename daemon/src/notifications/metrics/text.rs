@@ -300,6 +300,11 @@ fn streams(text: &mut Text, status: &Value) {
         let suspended = of.1.get("suspended").map(|why| f64::from(u8::from(!why.is_null())));
         text.sample("weir_stream_suspended", &labels(of), suspended);
     }
+    let help = "The weaker promise in force for the stream, from 1; 0 while its own is, or none.";
+    text.family("weir_stream_level", "gauge", help);
+    for of in each().filter(|of| !list(&of.1["levels"]).is_empty()) {
+        text.sample("weir_stream_level", &labels(of), number(&of.1["level"]));
+    }
     text.family("weir_missed_total", "counter", "Requests missed, by reason.");
     for of in each() {
         for (reason, count) in of.1["missed"].as_object().into_iter().flatten() {
@@ -373,7 +378,8 @@ mod tests {
             "name": "a", "device": "core", "certified_per_s": null, "deadline_ns": 50_000_000,
             "latency_ns": { "bounds": [100_000, 2_000_000_000], "counts": [1, 2, 3], "sum": 5_000_000 },
             "streams": [{ "name": "x\"\\\n", "arrived": 7, "misses_left": null, "jitter_seen_ns": 2_500_000, "missed": { "late": 1 },
-                "suspended": null }, { "name": "y", "suspended": { "cause": "arrival-excess" } }],
+                "suspended": null, "levels": [], "level": 0 }, { "name": "y", "suspended": { "cause": "arrival-excess" } },
+                { "name": "z", "suspended": null, "levels": [{}, {}], "level": 2 }],
             "suspensions": { "sequence": 3, "streams": 1 },
             "classes": [{ "name": "soft", "answered": 5, "late": 2, "missed": 1, "worth": 0.625 }, { "name": "new", "worth": null }],
         }, { "name": "alone", "device": null }]});
@@ -390,6 +396,7 @@ mod tests {
             "weir_missed_total{service=\"a\",stream=\"x\\\"\\\\\\n\",reason=\"late\"} 1",
             "weir_stream_suspended{service=\"a\",stream=\"x\\\"\\\\\\n\"} 0",
             "weir_stream_suspended{service=\"a\",stream=\"y\"} 1",
+            "weir_stream_level{service=\"a\",stream=\"z\"} 2",
             "weir_stream_jitter_seen_seconds{service=\"a\",stream=\"x\\\"\\\\\\n\"} 0.0025",
             "weir_suspensions_total{service=\"a\"} 3",
             "weir_streams_suspended{service=\"a\"} 1",
@@ -402,6 +409,7 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         }
         assert!(!text.contains("weir_certified_rate{") && !text.contains("weir_misses_left{"), "{text}");
+        assert_eq!(text.matches("weir_stream_level{").count(), 1, "of streams with levels alone: {text}");
         assert!(!text.contains("weir_device{service=\"alone\""), "it shares none: {text}");
     }
 }

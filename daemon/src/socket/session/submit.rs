@@ -10,7 +10,7 @@ use super::debt;
 use super::{DRAINING, Session};
 use weir_engine::packed_len;
 use weir_os::clock;
-use weir_serve::service::{Handed, Origin, Region, Said, unknown_class, wire_reason};
+use weir_serve::service::{Handed, Origin, Region, Said, wire_reason};
 
 /// The stream of a request, and what it says of itself.
 type From = (u32, Said);
@@ -68,7 +68,8 @@ impl Session<'_> {
         // Whoever has taken over may have other ones.
         lease.service();
         if let Some(class) = said.class.filter(|class| lease.classes.find(Some(*class)).is_none()) {
-            let text = unknown_class(&lease.service().plan.config, &class.to_string());
+            let service = lease.service().clone();
+            let text = lease.classes.lacks(&service.plan.config, class);
             return self.refuse(id, RefusalCode::UnknownClass, &text);
         }
         if self.front.overview.served.is_draining() {

@@ -14,7 +14,7 @@ use serde::Serialize;
 use sim::Arrivals;
 use sim::figure::{Figure, Line, Panel, Point, Series};
 use sim::process::{ModulatedState, Process};
-use sim::rare::{OverRates, Question, Violations, over_rates, violations, worst};
+use sim::rare::{OverRates, Question, RareError, Violations, over_rates, violations, worst};
 
 use weir_os::pipe::say;
 
@@ -93,7 +93,12 @@ impl Options {
         let claims: Vec<(&Claim, Problem)> = claims.collect::<Result<_>>()?;
         let names: Vec<String> =
             claims.iter().flat_map(|(claim, of)| of.streams.iter().map(|(s, _)| named(claim, s))).collect();
-        for model in &self.models {
+        for (nth, model) in self.models.iter().enumerate() {
+            let of = |model: &String| model.split_once('=').map(|(stream, _)| stream.to_owned());
+            if let Some(before) = self.models[..nth].iter().find(|before| of(before) == of(model)) {
+                let whose = of(model).map_or("all streams".to_owned(), |stream| format!("stream {stream}"));
+                bail!("--arrivals = {model}: how {whose} sends is said already, by --arrivals = {before}");
+            }
             if let Some((stream, _)) = model.split_once('=') {
                 let known = names.join(", ");
                 ensure!(
@@ -156,6 +161,7 @@ impl Options {
         let bar = ProgressBar::new(1000).with_style(style);
         bar.set_message(name.clone());
         let violations = violations(&question, &mut |part| bar.set_position((part * 1000.0) as u64))
+            .map_err(|error| self.too_few(error, ""))
             .with_context(|| name.clone())?;
         bar.finish_and_clear();
         let rates = if self.rates || self.figure.is_some() {
@@ -165,7 +171,9 @@ impl Options {
             let coarse = Question { precision: PRECISION.1, effort: self.steps / 4, ..question };
             let found = over_rates(&coarse, &OFTEN.map(|(often, _)| often), &mut |points| {
                 bar.set_position(points as u64);
-            })?;
+            })
+            .map_err(|error| self.too_few(error, ", a quarter of them for each rate that is tried"))
+            .with_context(|| name.clone())?;
             bar.finish_and_clear();
             Some(found)
         } else {
@@ -185,6 +193,14 @@ impl Options {
             none_between: [(-most).exp(), (-least).exp()],
             rates,
         })
+    }
+
+    /// What went wrong; where --steps is too small, as it was given and what it is `split` into.
+    fn too_few(&self, error: RareError, split: &str) -> anyhow::Error {
+        match error {
+            RareError::Effort { .. } => anyhow!("--steps = {}{split}: {error}", self.steps),
+            error => error.into(),
+        }
     }
 
     /// How a stream sends: as is said of it, or of all; else the worst that it declares.
