@@ -223,7 +223,7 @@ impl<'a> Building<'a> {
     fn keeps_busy(&mut self, busy: &mut Vec<(Variable, f64)>, share: Variable, devices: f64) {
         if devices > 0.0 && devices < LITTLE {
             let count = busy[0].0;
-            self.program.add_constraint(&[(share, 1.0), (count, -1.0)], ComparisonOp::Le, 0.0);
+            self.program.add_constraint([(share, 1.0), (count, -1.0)], ComparisonOp::Le, 0.0);
         }
         busy.push((share, devices));
     }

@@ -21,6 +21,7 @@ use super::batching::{BothWays, choose_modes, is_used, loop_modes, timed_sizes};
 use super::layout::Layout;
 use super::{Backend, Buffers, EngineError, EngineKind, Files, ModelSpec, RunMode, Side};
 use source::Source;
+use weir_os::panics;
 
 /// A model compiled for all batch sizes up to its largest.
 #[derive(Debug)]

@@ -19,9 +19,12 @@ const LIMITS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 /// How long a plan of an abstract problem is looked for, if nobody says.
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// What fits of the demand and what does not are further apart only if the time was over.
+const CUT_OFF: f64 = 1e-3;
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Configuration file whose services say among which models to choose
+    /// Configuration file whose services say among which models to choose; `-` reads it from standard input, as if it lay here
     #[arg(required_unless_present = "problem", conflicts_with = "problem", value_name = "BOX")]
     file: Option<PathBuf>,
     /// An abstract problem instead, as JSON; `-` reads it from standard input
@@ -101,6 +104,11 @@ fn print(answer: &Answer) {
         (false, Some("demand")) => {
             let (fits, bound) = (answer.factor.unwrap_or(0.0), answer.factor_bound.unwrap_or(1.0));
             say!("the promises fit, the demand does not: {fits:.5} of it does, {bound:.5} is too much");
+            if answer.violated.iter().flatten().next().is_none() && bound - fits > CUT_OFF {
+                say!(
+                    "the time was over before it was known how much of what is between them fits: a longer --limit may tell"
+                );
+            }
             answer
                 .violated
                 .iter()

@@ -78,7 +78,14 @@ impl Site {
             }
         }
         let best = Question::new(self, fits, false, after(left()))?.best(left(), true)?;
-        Ok(Placement { feasible: false, reason: Some(Reason::Demand), factor: Some((fits, fails)), ..best })
+        let mut best =
+            Placement { feasible: false, reason: Some(Reason::Demand), factor: Some((fits, fails)), ..best };
+        if best.is_cut_off() {
+            // The plan is for a part that was looked at by chance, or for no demand at all, and nothing is said of those for more.
+            best.bound = None;
+            best.accuracy = best.accuracy.filter(|_| fits > 0.0);
+        }
+        Ok(best)
     }
 
     /// How accurate the best plan's mean answer is, without a file of it; none if not all fits, or nothing was found in `limit`.
@@ -90,6 +97,14 @@ impl Site {
         let question = Question::new(self, 1.0, false, end)?;
         let placement = question.best(end.since(clock::now()), false)?;
         Ok(placement.accuracy.filter(|_| question.unseen.iter().all(Option::is_none)))
+    }
+}
+
+impl Placement {
+    /// Whether the time was over before it was known which part of the demand fits.
+    #[must_use]
+    pub fn is_cut_off(&self) -> bool {
+        self.factor.is_some_and(|(fits, fails)| fails - fits > EXACT)
     }
 }
 

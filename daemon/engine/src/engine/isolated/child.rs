@@ -40,6 +40,8 @@ pub(super) use super::tests::command;
 /// If no daemon started it, or it cannot make sense of its setup.
 pub fn engine_worker() -> Result<()> {
     let socket = keep_needed_descriptors().context("standard input is no socket of a daemon's")?;
+    // What is caught is told by the daemon, and waits for no reader of standard error here either.
+    weir_os::panics::tell();
     notice::start(notice::default());
     give_up_privileges().context("a worker process cannot be set up")?;
     serve(socket, |engine, spec, buffers| load_into(&mut Files::default(), engine, spec, buffers))

@@ -28,6 +28,9 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
         Some(text) => {
             Config::parse_box(file, &planner::read_text(text).with_context(|| text.display().to_string())?)?
         }
+        None if file == Path::new("-") => {
+            Config::parse_box(file, &crate::commands::certify::read_text(file)?)?
+        }
         None => Config::load_box(file)?,
     };
     let site = Site::new(config)?;
@@ -36,7 +39,8 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
         Some("status") => seen(&site)?,
         Some(path) => {
             let text = planner::read_text(Path::new(path)).with_context(|| path.to_owned())?;
-            planner::from_json(&text)
+            planner::from_json::<planner::Unique<f64>>(&text)
+                .map(|planner::Unique(demand)| demand)
                 .with_context(|| format!("{path}: must be requests a second by service, as JSON"))?
         }
     };

@@ -36,6 +36,9 @@ pub(super) struct Told {
     factor: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     factor_bound: Option<f64>,
+    /// Whether the time was over before the part of the demand that fits was known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cut_off: bool,
     configuration: Option<String>,
     /// Where what changes may stand aside while others move, as the daemon asks, and whether there was no time to find all such places.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -124,6 +127,7 @@ impl Told {
             violated: placement.violated.clone(),
             factor: placement.factor.map(|(fits, _)| fits),
             factor_bound: placement.factor.map(|(_, fails)| fails),
+            cut_off: placement.is_cut_off(),
             configuration: placement.complete.as_ref().map(|complete| complete.text.clone()),
             asides: Vec::new(),
             more_asides: false,
@@ -165,15 +169,23 @@ impl Told {
             Some(Reason::Demand) => {
                 let (fits, fails) = (self.factor.unwrap_or(0.0), self.factor_bound.unwrap_or(1.0));
                 say!("the promises fit, the demand does not: {fits:.4} of it does, {fails:.4} is too much");
+                if self.cut_off {
+                    say!(
+                        "the time was over before it was known how much of what is between them fits: a longer --limit may tell"
+                    );
+                }
             }
             Some(Reason::Time) => {
                 say!("no plan was found in time, and none was ruled out: a longer --limit may tell");
             }
         }
-        let (Some(accuracy), Some(gap)) = (self.accuracy, self.gap) else { return self.print_promises() };
-        match gap <= PROVEN {
-            true => say!("effective accuracy {accuracy:.3}, and no plan is better"),
-            false => say!("effective accuracy {accuracy:.3}; no plan has more than {:.3}", accuracy + gap),
+        let Some(accuracy) = self.accuracy else { return self.print_promises() };
+        match self.gap {
+            Some(gap) if gap <= PROVEN => say!("effective accuracy {accuracy:.3}, and no plan is better"),
+            Some(gap) => {
+                say!("effective accuracy {accuracy:.3}; no plan has more than {:.3}", accuracy + gap);
+            }
+            None => say!("effective accuracy {accuracy:.3}"),
         }
         say!(
             "\n{:<12} {:<14} {:>8} {:>10}  {:<24} {:>5} {:>9}",
