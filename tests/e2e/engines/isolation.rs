@@ -315,3 +315,49 @@ fn has_ended(process: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
     stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z "))
 }
+
+/// The processes that a reload has started end no sooner than what is in flight there.
+#[test]
+fn a_stop_after_a_reload_answers_what_was_taken_in() {
+    let mut daemon = deployment().serve();
+    let first = workers(&daemon);
+    let text = std::fs::read_to_string(daemon.deployment.config()).expect("a configuration");
+    daemon.deployment.configure(text.replace("deadline = \"20s\"", "deadline = \"19s\""));
+    daemon.reload_accepted();
+    eventually("the processes of the reload", || {
+        let children = daemon.children();
+        (children.len() == 2 && children.iter().all(|child| !first.contains(child))).then_some(())
+    });
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("slow", "last")).expect("a stream");
+    let ids: Vec<_> = (0..40).map(|n| client.submit(&stream, &[n as f32; 4]).expect("submitted")).collect();
+    // All of it has been taken in, and little of it answered.
+    client.ping().expect("an answer");
+    daemon.signal(Signal::TERM);
+    let outcomes = in_order(&mut client, &ids);
+    assert!(outcomes.iter().all(|outcome| miss(outcome).is_none()), "{outcomes:?}");
+    assert_eq!(daemon.wait().code(), Some(0));
+}
+
+/// One that hangs while it loads, or compiles for minutes, is not waited for.
+#[test]
+fn a_stop_does_not_wait_for_what_a_reload_loads() {
+    let mut daemon = deployment().serve();
+    let first = workers(&daemon);
+    let text = std::fs::read_to_string(daemon.deployment.config()).expect("a configuration");
+    daemon.deployment.configure(text.replace("deadline = \"20s\"", "deadline = \"2s\""));
+    daemon.signal(Signal::HUP);
+    let new = eventually("a process of the reload", || {
+        let children = daemon.children();
+        children.into_iter().find(|child| !first.contains(child))
+    });
+    send_signal(new, Signal::STOP);
+    eventually("the reload", || daemon.status()["reloading"].is_object().then_some(()));
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("slow", "last")).expect("a stream");
+    let ids: Vec<_> = (0..4).map(|n| client.submit(&stream, &[n as f32; 4]).expect("submitted")).collect();
+    daemon.signal(Signal::TERM);
+    let outcomes = in_order(&mut client, &ids);
+    assert!(outcomes.iter().all(|outcome| miss(outcome).is_none()), "{outcomes:?}");
+    assert_eq!(daemon.wait().code(), Some(0));
+}
