@@ -345,7 +345,7 @@ fn a_stop_does_not_wait_for_what_a_reload_loads() {
     let mut daemon = deployment().serve();
     let first = workers(&daemon);
     let text = std::fs::read_to_string(daemon.deployment.config()).expect("a configuration");
-    daemon.deployment.configure(text.replace("deadline = \"20s\"", "deadline = \"2s\""));
+    daemon.deployment.configure(text.replace("deadline = \"20s\"", "deadline = \"19s\""));
     daemon.signal(Signal::HUP);
     let new = eventually("a process of the reload", || {
         let children = daemon.children();
@@ -356,6 +356,7 @@ fn a_stop_does_not_wait_for_what_a_reload_loads() {
     let mut client = daemon.client();
     let stream = client.register(&best_effort("slow", "last")).expect("a stream");
     let ids: Vec<_> = (0..4).map(|n| client.submit(&stream, &[n as f32; 4]).expect("submitted")).collect();
+    client.ping().expect("an answer");
     daemon.signal(Signal::TERM);
     let outcomes = in_order(&mut client, &ids);
     assert!(outcomes.iter().all(|outcome| miss(outcome).is_none()), "{outcomes:?}");
