@@ -1,7 +1,7 @@
 //! Accepts clients: checks who they are and that there is room, then gives each a thread of its own.
 
 use std::io::ErrorKind;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -101,13 +101,18 @@ fn inherited(path: &Path) -> Result<Option<UnixListener>> {
     let mut passed = sd_notify::listen_fds().context("what the service manager passed")?;
     let Some(fd) = passed.next() else { return Ok(None) };
     ensure!(passed.len() == 0, "the service manager passed {} sockets, 1 is expected", 1 + passed.len());
-    // SAFETY: `listen_fds` has found the descriptor open and meant for this process, which asks once and before it
-    // opens any that could have the same number.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let fits = getsockopt(&socket, TypeOf)? == SockType::Stream
-        && getsockopt(&socket, AcceptConn)?
+    // SAFETY: `listen_fds` has found the descriptor open; looked at only here. One that was not passed after all may be another of this
+    // process by now.
+    let seen = unsafe { BorrowedFd::borrow_raw(fd) };
+    let fits = getsockopt(&seen, TypeOf)? == SockType::Stream
+        && getsockopt(&seen, AcceptConn)?
         && getsockname::<UnixAddr>(fd).is_ok();
-    ensure!(fits, "the service manager passed something else than a listening Unix stream socket");
+    ensure!(
+        fits,
+        "the service manager passed something else than a listening Unix stream socket: LISTEN_FDS = 1 is descriptor {fd}"
+    );
+    // SAFETY: it listens, which nothing of this process does yet: it was passed, and nobody else owns it.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     let socket = UnixListener::from(socket);
     let address = socket.local_addr()?;
     let there = address.as_pathname();

@@ -240,3 +240,21 @@ fn without_a_wish_for_pings_there_are_none() {
     assert!(!end.iter().any(|line| line.starts_with("WATCHDOG")), "{end:?}");
     assert_eq!(daemon.wait().code(), Some(0));
 }
+
+/// The number may belong to something that the daemon has opened itself by then.
+#[test]
+fn a_descriptor_that_was_not_passed_is_refused() {
+    let place = deployment();
+    let mut command = Command::new("bash");
+    command.args([
+        "-c",
+        "exec 3<&-; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"",
+        "manager",
+        weir(),
+        "serve",
+        "--quiet",
+    ]);
+    let output = command.arg(place.config()).output().expect("bash");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("service manager passed"), "{}", stderr(&output));
+}
