@@ -80,6 +80,11 @@ impl Experiment {
         }
         for (i, figure) in self.figures.iter().enumerate() {
             let field = format!("figure[{i}]");
+            // It is a file in the folder that the figures are written to.
+            if figure.name.is_empty() || figure.name.contains('/') || figure.name.starts_with('.') {
+                let reason = "must be the name of a file, without a folder and no dot before it";
+                return Err(refuse(format!("{field}.name"), &figure.name, reason));
+            }
             let mut shown = vec![figure.series];
             shown.extend((!figure.over_time).then(|| figure.groups.unwrap_or(Dimension::X)));
             if figure.over_time

@@ -355,6 +355,11 @@ fn what_is_no_experiment_is_refused_with_field_and_limit() {
     );
     refused(
         "[x]",
+        "[[figure]]\nname=\"../f\"\ntitle=\"\"\nmeasure=\"mcd\"\nseries=\"policy\"\n[x]",
+        "figure[0].name = ../f: must be the name of a file",
+    );
+    refused(
+        "[x]",
         "[[figure]]\nname=\"f\"\ntitle=\"\"\nmeasure=\"mcd\"\nseries=\"policy\"\nat={x=7}\n[x]",
         "figure[0].at.x = 7: must be one of 1",
     );
