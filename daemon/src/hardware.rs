@@ -50,12 +50,9 @@ impl Watch {
             return Some(Difference { what: Stale::Throttled, limit: 0, seen, text });
         }
         let here = Fingerprint::read(&self.sysfs);
-        // What cannot be read for want of a descriptor has not changed.
-        if std::fs::read_dir(&self.sysfs).is_err_and(|error| is_starved(&error)) {
-            return None;
-        }
         let text = profiled.differences(&here);
-        if text.is_empty() {
+        // What cannot be read for want of a descriptor has not changed.
+        if text.is_empty() || std::fs::read_dir(&self.sysfs).is_err_and(|error| is_starved(&error)) {
             return None;
         }
         let ((cores, most), (cores_here, most_here)) = (profiled.numbers(), here.numbers());

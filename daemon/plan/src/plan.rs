@@ -113,6 +113,14 @@ impl Plan {
         Self::watched(config, models, profile, &mut |_| {})
     }
 
+    /// The same for one of many that are tried, whose refusal nobody reads: it is not looked for what would hold instead.
+    ///
+    /// # Errors
+    /// As [`Plan::compute`].
+    pub fn tried(config: &Config, models: Vec<Vec<ModelSpec>>, profile: &Profile) -> Result<Self, PlanError> {
+        Self::planned(config, models, profile, (&mut |_| {}, false))
+    }
+
     /// The same, which tells `observe` now and then how far it is with a device.
     ///
     /// # Errors
@@ -123,9 +131,18 @@ impl Plan {
         profile: &Profile,
         observe: &mut dyn FnMut(Searching<'_>),
     ) -> Result<Self, PlanError> {
+        Self::planned(config, models, profile, (observe, true))
+    }
+
+    fn planned(
+        config: &Config,
+        models: Vec<Vec<ModelSpec>>,
+        profile: &Profile,
+        (observe, explain): (&mut dyn FnMut(Searching<'_>), bool),
+    ) -> Result<Self, PlanError> {
         let unreached = reach_engines(config)?.iter().map(ToString::to_string).collect();
         let other_company = Work::other_company(config, &models, profile);
-        let (devices, mut refused) = device::compute_all(config, &models, profile, observe);
+        let (devices, mut refused) = device::compute_all(config, &models, profile, observe, explain);
         let mut services = Vec::with_capacity(models.len());
         for ((service, specs), part) in config.services.iter().zip(models).zip(devices) {
             let plan = match part {

@@ -316,13 +316,18 @@ fn has_ended(process: Pid) -> bool {
     stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z "))
 }
 
+/// Has the next reload start the service anew.
+fn change_deadline(daemon: &Daemon) {
+    let text = std::fs::read_to_string(daemon.deployment.config()).expect("a configuration");
+    daemon.deployment.configure(text.replace("deadline = \"20s\"", "deadline = \"19s\""));
+}
+
 /// The processes that a reload has started end no sooner than what is in flight there.
 #[test]
 fn a_stop_after_a_reload_answers_what_was_taken_in() {
     let mut daemon = deployment().serve();
     let first = workers(&daemon);
-    let text = std::fs::read_to_string(daemon.deployment.config()).expect("a configuration");
-    daemon.deployment.configure(text.replace("deadline = \"20s\"", "deadline = \"19s\""));
+    change_deadline(&daemon);
     daemon.reload_accepted();
     eventually("the processes of the reload", || {
         let children = daemon.children();
@@ -344,8 +349,7 @@ fn a_stop_after_a_reload_answers_what_was_taken_in() {
 fn a_stop_does_not_wait_for_what_a_reload_loads() {
     let mut daemon = deployment().serve();
     let first = workers(&daemon);
-    let text = std::fs::read_to_string(daemon.deployment.config()).expect("a configuration");
-    daemon.deployment.configure(text.replace("deadline = \"20s\"", "deadline = \"19s\""));
+    change_deadline(&daemon);
     daemon.signal(Signal::HUP);
     let new = eventually("a process of the reload", || {
         let children = daemon.children();

@@ -74,8 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         stages::draw(&plan, name, figure)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let config = Config::load(&args.file)?;
-    let splits = splits(&config, &resolve_models(&config)?, &Profile::load(&config.daemon.profile)?)?;
+    let splits = if plan.devices().is_empty() { Vec::new() } else { splits_of(&args.file)? };
     let compute = |s: &ServicePlan| (s.variants.len() > 1).then(|| SelectionPlan::compute(s, args.max_miss));
     let selections: Vec<_> = plan.services.iter().map(compute).collect();
     let all = || plan.services.iter().zip(&selections);
@@ -129,6 +128,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How the devices of a configuration would carry more.
+fn splits_of(file: &Path) -> Result<Vec<(String, Split)>> {
+    let config = Config::load(file)?;
+    Ok(splits(&config, &resolve_models(&config)?, &Profile::load(&config.daemon.profile)?)?)
 }
 
 /// How a device would carry more.

@@ -59,7 +59,7 @@ impl<'a> Certifier<'a> {
             });
             specs.push(self.site.specs(place, &placed)?);
         }
-        let plan = Plan::of(&config, specs, &self.site.profile).ok()?;
+        let plan = Plan::tried(&config, specs, &self.site.profile).ok()?;
         let busy = plan.services.iter().zip(members).map(|(plan, &(service, _))| {
             let demand =
                 self.site.demand[self.services[service]] * self.site.placement.headroom * self.factor;
@@ -150,7 +150,7 @@ impl Site {
         let stages = config.services.iter_mut().flat_map(|service| &mut service.stages);
         stages.zip(said).for_each(|(stage, said)| stage.mean = said.mean);
         let models = crate::models::resolve_models(&config)?;
-        let plan = Plan::of(&config, models, &self.profile)?;
+        let plan = Plan::tried(&config, models, &self.profile)?;
         Ok(Complete { text, config, plan })
     }
 }

@@ -287,7 +287,7 @@ impl Site {
             return Ok(None);
         }
         let models = crate::models::resolve_models(&self.config)?;
-        Ok(Some(Plan::of(&self.config, models, &self.profile)?))
+        Ok(Some(Plan::tried(&self.config, models, &self.profile)?))
     }
 
     /// The models of what runs there, of a pipeline of each stage; none if one of them is not what runs alone there.

@@ -104,12 +104,14 @@ fn waiting(streams: &[StreamSpec], start_within: Span) -> u64 {
 }
 
 /// For each service of `config` with the variants `models`: its part of the plan of its device, if it shares one; and of each device
-/// that has no plan why: the profile lacks a model, or not every promise can be kept.
+/// that has no plan why: the profile lacks a model, or not every promise can be kept; to `explain` that it is looked for a split that
+/// would hold.
 pub(super) fn compute_all(
     config: &Config,
     models: &[Vec<ModelSpec>],
     profile: &Profile,
     observe: &mut dyn FnMut(Searching<'_>),
+    explain: bool,
 ) -> (Vec<Option<Part>>, Vec<PlanError>) {
     let mut refused = Vec::new();
     let mut parts: Vec<Option<Part>> = models.iter().map(|_| None).collect();
@@ -118,8 +120,9 @@ pub(super) fn compute_all(
             let found = search(&choice, observe);
             let device = || config.devices[index].name.clone();
             let (chosen, untried) = found.map_err(|reason| {
-                let hint = split::split(&choice).map(|split| format!("; {split}, it could"));
-                PlanError::Device { device: device(), reason: reason + &hint.unwrap_or_default() }
+                let hint = explain.then(|| split::split(&choice)).flatten();
+                let hint = hint.map_or_else(String::new, |split| format!("; {split}, it could"));
+                PlanError::Device { device: device(), reason: reason + &hint }
             })?;
             Ok(choice.parts(chosen, untried))
         });
