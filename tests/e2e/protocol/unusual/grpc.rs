@@ -284,8 +284,8 @@ fn messages_that_are_not_all_there_have_little_room_and_little_time_and_what_is_
                 || code == "8" && text.contains("there was no room for a message")
         };
         assert!(told.iter().all(late), "{told:?}");
-        // Two of them, what each may have on its way, and as much again for the daemon's own.
-        assert!(most - before < 48 << 10, "{} KiB more", most - before);
+        // All of them would be 96 MiB. Two, what each may have on its way, and what the allocator keeps of those before.
+        assert!(most - before < 64 << 10, "{} KiB more", most - before);
         assert!(quiet.iter().all(|stream| !stream.is_finished()), "those that say nothing last");
     });
 }
