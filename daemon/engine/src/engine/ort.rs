@@ -14,6 +14,7 @@ mod provider;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -60,15 +61,19 @@ impl OrtRunner {
         let max_batch = buffers.max_batch();
         let library = library::open(backend)?;
         let file = files.read(backend, spec)?;
-        let batched = has_symbolic_batch(spec, &decode(spec, backend.kind, &file.bytes)?)?;
+        let proto = decode(spec, backend.kind, &file.bytes)?;
+        let batched = has_symbolic_batch(spec, &proto)?;
+        let computed: HashSet<String> =
+            proto.graph.into_iter().flat_map(|graph| graph.node).flat_map(|node| node.output).collect();
         let largest = if batched { max_batch } else { 1 };
         let first = session(library, backend, spec, file, largest)?;
         let several = provider::check(backend, spec, &first)?;
         let sizes = if several && batched { doubling_sizes(max_batch) } else { vec![max_batch] };
-        let mut calls = vec![(sizes[0], Call::new(first, spec)?)];
+        let mut calls = vec![(sizes[0], Call::new(first, spec, &computed)?)];
         for &size in sizes[1..].iter().filter(|&&size| modes.is_none_or(|modes| is_used(modes, size, &sizes)))
         {
-            calls.push((size, Call::new(session(library, backend, spec, file, size)?, spec)?));
+            let session = session(library, backend, spec, file, size)?;
+            calls.push((size, Call::new(session, spec, &computed)?));
         }
         let mut runner = Self { kind: backend.kind, buffers, calls, modes: loop_modes(max_batch) };
         runner.check_outputs(spec, 1)?;
@@ -89,7 +94,7 @@ impl OrtRunner {
     ) -> Result<Vec<(String, Vec<usize>)>, EngineError> {
         let library = library::open(backend)?;
         let session = session(library, backend, spec, files.read(backend, spec)?, batch)?;
-        let mut call = Call::new(session, spec)?;
+        let mut call = Call::new(session, spec, &HashSet::new())?;
         let found = call.output_types(&mut Buffers::new(spec, batch), batch).map_err(|error| {
             EngineError::Compile { model: spec.name.clone(), batch, reason: error.to_string() }
         })?;

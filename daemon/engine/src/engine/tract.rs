@@ -104,6 +104,8 @@ struct Plan {
     batch: usize,
     runnable: Box<dyn Runnable>,
     state: Box<dyn State>,
+    /// It keeps something of a run, which belongs to the requests of that run: each gets a new state.
+    remembers: bool,
     inputs: Vec<Arc<Tensor>>,
     /// How requests lie in the inputs and outputs.
     layouts: [Vec<Layout>; 2],
@@ -142,7 +144,7 @@ impl Plan {
     }
 
     fn run_once(&mut self, buffers: &mut Buffers, requests: Range<usize>) -> TractResult<()> {
-        if std::mem::replace(&mut self.broken, true) {
+        if std::mem::replace(&mut self.broken, true) || self.remembers {
             self.state = self.runnable.spawn()?;
         }
         let mut inputs = tvec!();

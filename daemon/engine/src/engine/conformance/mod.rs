@@ -7,6 +7,7 @@ mod files;
 mod foreign;
 mod onnx;
 mod overhead;
+mod recurrent;
 mod remote;
 mod resources;
 mod topologies;

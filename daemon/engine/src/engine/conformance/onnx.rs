@@ -14,6 +14,9 @@ use crate::engine::DataType;
 /// The kind of an attribute that is a whole number.
 const WHOLE: i32 = 2;
 
+/// That of one that is a graph.
+const GRAPH: i32 = 5;
+
 /// A graph in the making.
 #[derive(Default)]
 pub(crate) struct Onnx {
@@ -58,6 +61,19 @@ impl Onnx {
             attribute: attributes.iter().map(attribute).collect(),
             ..NodeProto::default()
         });
+        self
+    }
+
+    /// The same with a graph that it runs.
+    pub(crate) fn around(mut self, attribute: &str, body: Self) -> Self {
+        let graph = GraphProto { name: attribute.to_owned(), ..body.graph };
+        let attribute = AttributeProto {
+            name: attribute.to_owned(),
+            g: Some(graph),
+            r#type: GRAPH,
+            ..AttributeProto::default()
+        };
+        self.graph.node.last_mut().expect("a node before").attribute.push(attribute);
         self
     }
 

@@ -2,6 +2,7 @@
 //! what runs where.
 #![allow(unsafe_code)]
 
+use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char};
 use std::ops::Range;
 use std::ptr::{NonNull, null, null_mut};
@@ -46,8 +47,8 @@ struct Port {
     own: Memory,
     /// Whether no request brings it.
     constant: bool,
-    /// Of an output: whether its file declares another number of dimensions than there are. ONNX Runtime puts it nowhere but
-    /// where it wants then.
+    /// Of an output: whether its file declares another number of dimensions than there are, or it is an input or a constant of the
+    /// graph, which no node computes. ONNX Runtime puts it nowhere but where it wants then.
     elsewhere: bool,
     /// Requests one after the other, on their way to `own` or from it.
     scratch: Vec<u8>,
@@ -58,7 +59,12 @@ struct Port {
 unsafe impl Send for Call {}
 
 impl Call {
-    pub(super) fn new(session: Session, spec: &ModelSpec) -> Result<Self, EngineError> {
+    /// Of a session of a graph whose nodes have computed these.
+    pub(super) fn new(
+        session: Session,
+        spec: &ModelSpec,
+        computed: &HashSet<String>,
+    ) -> Result<Self, EngineError> {
         let failed = |reason| EngineError::Compile { model: spec.name.clone(), batch: 1, reason };
         let inputs = Ports::new(Side::Input, &spec.inputs, &spec.constants).map_err(failed)?;
         let mut outputs = Ports::new(Side::Output, &spec.outputs, &[]).map_err(failed)?;
@@ -67,7 +73,8 @@ impl Call {
             let dimensions =
                 declared.and_then(|outlet| outlet.dtype().tensor_shape()).map_or(0, |shape| shape.len());
             // 0 is also what is told where nothing is declared.
-            port.elsewhere = dimensions != 0 && dimensions != port.shape.len();
+            let other = dimensions != 0 && dimensions != port.shape.len();
+            port.elsewhere = other || !computed.contains(&tensor.name);
         }
         Ok(Self { session, memory: MemoryInfo::default(), inputs, outputs })
     }

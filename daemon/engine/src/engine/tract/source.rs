@@ -1,13 +1,18 @@
 //! A model's file becomes what tract can run: read, held against the manifest, compiled for a batch size.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use anyhow::Context;
 use tract_onnx::pb::tensor_shape_proto::Dimension;
 use tract_onnx::pb::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
-use tract_onnx::pb::{GraphProto, ModelProto, TensorProto, TensorShapeProto, ValueInfoProto, type_proto};
+use tract_onnx::pb::{
+    GraphProto, ModelProto, NodeProto, TensorProto, TensorShapeProto, ValueInfoProto, type_proto,
+};
 use tract_onnx::prelude::*;
+use tract_onnx::tract_core::internal::EvalContext;
+use tract_onnx::tract_core::ops::gru_seq::GruSeq;
+use tract_onnx::tract_core::ops::scan::Scan;
 
 use super::{Plan, guarded};
 use crate::engine::files::ModelFile;
@@ -16,6 +21,8 @@ use crate::engine::{DataType, EngineError, EngineKind, ModelSpec, TensorSpec, ex
 
 /// What the batch dimension is called in the model that is compiled for several sizes.
 const BATCH: &str = "weir_batch";
+/// What the name of an output that is an input or a constant ends with in it.
+const PASSED: &str = "/weir_passed";
 
 /// A model read and checked, not yet compiled for a batch size.
 pub(super) struct Source<'a> {
@@ -92,6 +99,7 @@ impl<'a> Source<'a> {
                 ..TensorProto::default()
             });
         }
+        pass_through(graph);
         forget_shapes(graph);
         Ok(())
     }
@@ -114,7 +122,9 @@ impl<'a> Source<'a> {
         }
         let names = |values: &[&ValueInfoProto]| values.iter().map(|v| v.name.clone()).collect::<Vec<_>>();
         let inputs = names(&signature::inputs(graph));
+        let told = |name: String| name.strip_suffix(PASSED).map(str::to_owned).unwrap_or(name);
         let outputs = names(&graph.output.iter().collect::<Vec<_>>());
+        let outputs: Vec<String> = outputs.into_iter().map(told).collect();
         guarded(|| {
             let mut model = onnx().model_for_proto_model(&self.proto)?;
             let place = |specs: &[TensorSpec], names: &[String], outlets: &[OutletId]| {
@@ -127,7 +137,9 @@ impl<'a> Source<'a> {
             let chosen_inputs = place(&self.spec.inputs, &inputs, &model.inputs)?;
             let chosen_outputs = place(&self.spec.outputs, &outputs, &model.outputs)?;
             (model.inputs, model.outputs) = (chosen_inputs, chosen_outputs);
-            model.into_typed()?.into_decluttered()
+            let mut model = model.into_typed()?;
+            begin_anew(&mut model);
+            model.into_decluttered()
         })
         .map_err(failed)
     }
@@ -157,12 +169,47 @@ impl<'a> Source<'a> {
             };
             let inputs = self.spec.inputs.iter().map(zeros).collect::<TractResult<_>>()?;
             let state = runnable.spawn()?;
+            let remembers = runnable.typed_model().is_none_or(|model| remembers(model));
             let layouts =
                 [&self.spec.inputs, &self.spec.outputs].map(|side| side.iter().map(Layout::of).collect());
-            Ok(Plan { batch, runnable, state, inputs, layouts, scratch: Vec::new(), broken: false })
+            Ok(Plan { batch, runnable, state, remembers, inputs, layouts, scratch: Vec::new(), broken: false })
         })
         .map_err(|reason| EngineError::Compile { model: self.spec.name.clone(), batch, reason })
     }
+}
+
+/// Has a node compute each output that is an input or a constant, which tract knows no type of otherwise.
+fn pass_through(graph: &mut GraphProto) {
+    let computed: HashSet<String> = graph.node.iter().flat_map(|node| node.output.iter().cloned()).collect();
+    for output in graph.output.iter_mut().filter(|output| !computed.contains(&output.name)) {
+        let passed = format!("{}{PASSED}", output.name);
+        let name = std::mem::replace(&mut output.name, passed.clone());
+        graph.node.push(NodeProto {
+            op_type: "Identity".to_owned(),
+            input: vec![name],
+            output: vec![passed],
+            ..NodeProto::default()
+        });
+    }
+}
+
+/// Has recurrent layers begin each run where the model says, also those within others. tract would have them go on from where the run
+/// before ended, which was another request's.
+fn begin_anew(model: &mut TypedModel) {
+    for node in &mut model.nodes {
+        if let Some(scan) = node.op.downcast_mut::<Scan>() {
+            scan.reset_every_turn = true;
+            begin_anew(&mut scan.body);
+        } else if let Some(gru) = node.op.downcast_mut::<GruSeq>() {
+            gru.reset_every_turn = true;
+        }
+    }
+}
+
+/// Whether some operator of it keeps anything between runs.
+fn remembers(model: &TypedModel) -> bool {
+    let context = EvalContext::out_of_plan();
+    model.nodes.iter().any(|node| !matches!(node.op.state(&context), Ok(None)))
 }
 
 /// The shape of an input: the manifest's, with that batch or any.
