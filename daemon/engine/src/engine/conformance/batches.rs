@@ -118,6 +118,30 @@ fn every_type_goes_in_and_out_unchanged_in_shapes_of_any_rank() {
     }
 }
 
+/// Shapes and what is counted in a graph are often such.
+#[test]
+fn what_is_cast_to_whole_numbers_comes_out_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let cast = [("to", code(DataType::I64).into())];
+    let file = Onnx::default().input("in", 1, &["N", "2"]).output("out", 7, &["N", "2"]);
+    let file = file.node_with("Cast", &["in"], &["whole"], &cast).node("Add", &["whole", "whole"], &["out"]);
+    let mut spec = toy_file(&dir, &file.bytes());
+    spec.outputs[0] = tensor("out", DataType::I64, &[2]);
+    each_engine(|subject| {
+        let mut runner = subject.load(&spec, 3).unwrap();
+        for batch in [3, 1] {
+            let input: Vec<f32> = (0..2 * batch).map(|i| i as f32 + 0.5).collect();
+            runner.buffers().write(Side::Input, 0, 0, bytemuck::cast_slice(&input));
+            runner.run(batch).unwrap();
+            for i in 0..batch {
+                let (one, other) = (2 * i as i64, 2 * i as i64 + 1);
+                let expected = [2 * one, 2 * other];
+                assert_eq!(bytes_of(&mut *runner, Side::Output, 0, i), bytemuck::cast_slice::<i64, u8>(&expected));
+            }
+        }
+    });
+}
+
 #[test]
 fn several_inputs_and_outputs_go_by_their_names() {
     let onnx = Onnx::default()

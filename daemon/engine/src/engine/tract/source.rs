@@ -11,6 +11,7 @@ use tract_onnx::pb::{
 };
 use tract_onnx::prelude::*;
 use tract_onnx::tract_core::internal::EvalContext;
+use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::gru_seq::GruSeq;
 use tract_onnx::tract_core::ops::scan::Scan;
 
@@ -139,6 +140,7 @@ impl<'a> Source<'a> {
             (model.inputs, model.outputs) = (chosen_inputs, chosen_outputs);
             let mut model = model.into_typed()?;
             begin_anew(&mut model);
+            count_in_whole_numbers(&mut model)?;
             model.into_decluttered()
         })
         .map_err(failed)
@@ -204,6 +206,18 @@ fn begin_anew(model: &mut TypedModel) {
             gru.reset_every_turn = true;
         }
     }
+}
+
+/// Has outputs that tract takes for dimensions, as it does what is cast to i64, come out as the i64 that the file says.
+fn count_in_whole_numbers(model: &mut TypedModel) -> TractResult<()> {
+    for place in 0..model.outputs.len() {
+        let outlet = model.outputs[place];
+        if model.outlet_fact(outlet)?.datum_type == TDim::datum_type() {
+            let whole = cast(i64::datum_type());
+            model.outputs[place] = model.wire_node(format!("weir_output_{place}"), whole, &[outlet])?[0];
+        }
+    }
+    Ok(())
 }
 
 /// Whether some operator of it keeps anything between runs.
