@@ -189,9 +189,14 @@ fn machine_here(
         models.into_iter().map(move |model| (service, told_as(service, &model), here.clone()))
     });
     let mut here = machine(&Fingerprint::current(), equipment);
+    let spread =
+        config.services.iter().flat_map(ServiceConfig::running).any(ServiceConfig::is_on_some_servers);
     for (name, told) in &mut here {
         if let Some(measured) = measured.get(name) {
             *told = Equipment::line_as_measured(told, measured);
+            if spread {
+                *told = Equipment::line_among(told, measured);
+            }
         }
     }
     Ok(here)

@@ -9,13 +9,25 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 use tracing::warn;
 use weir_engine::sha256_hex;
 
-use crate::config::{Config, ConfigError, Mode};
+use crate::config::{Config, ConfigError, Mode, Unit};
+use crate::place::listed;
 
 /// How it begins; the digest of the configuration file follows.
 const OF: &str = "# weir: placed, of a configuration file with the SHA-256 ";
 /// What says of a service or a stage where it runs, and with which models.
-const PLACE: [&str; 10] =
-    ["engine", "model", "variants", "workers", "cores", "gpu", "device", "batch", "max-batch", "turn"];
+const PLACE: [&str; 11] = [
+    "engine",
+    "model",
+    "variants",
+    "workers",
+    "cores",
+    "gpu",
+    "remote",
+    "device",
+    "batch",
+    "max-batch",
+    "turn",
+];
 /// The same of its table of simulated times.
 const SIMULATED: [&str; 3] = ["times", "accuracy", "variants"];
 
@@ -125,17 +137,22 @@ pub fn mixed(present: &str, next: &str, moved: &BTreeSet<&str>) -> Result<String
     Ok(text.to_string())
 }
 
-/// `text` with a service on these cores or GPUs, as many as it has already; with a pipeline each stage on its own.
+/// `text` with a service on these devices, as many as it has already; with a pipeline each stage on its own.
 ///
 /// # Errors
 /// If it is no TOML, or has no such service.
-pub fn on_units(text: &str, service: &str, units: &[Vec<usize>]) -> Result<String> {
+pub fn on_units(text: &str, service: &str, units: &[Vec<Unit>]) -> Result<String> {
     let mut text: DocumentMut = text.parse()?;
     let all = running(&mut text, service).with_context(|| format!("service {service} is not there"))?;
     for (table, units) in all.into_iter().zip(units).filter(|(_, units)| !units.is_empty()) {
-        let list: toml_edit::Array = units.iter().map(|&unit| unit as i64).collect();
-        let key = if table.contains_key("cores") { "cores" } else { "gpu" };
-        table.insert(key, toml_edit::value(list));
+        let list: toml_edit::Array = units.iter().cloned().map(listed).collect();
+        match table.get_mut("remote").and_then(Item::as_table_like_mut) {
+            Some(remote) => remote.insert("url", toml_edit::value(list)),
+            None => {
+                let key = if table.contains_key("cores") { "cores" } else { "gpu" };
+                table.insert(key, toml_edit::value(list))
+            }
+        };
     }
     Ok(text.to_string())
 }
@@ -198,7 +215,7 @@ fn share(text: &mut DocumentMut, next: &DocumentMut) {
 pub struct Gone {
     /// The name of its class.
     pub class: String,
-    /// Its core or GPU; none where the class only counts.
+    /// Its core or GPU, or its place among the servers of the class; none where the class only counts.
     pub number: Option<usize>,
 }
 
@@ -208,6 +225,9 @@ pub struct Gone {
 /// If it is no TOML, or nothing would be left of a class: then its services are to be told where else they may run.
 pub fn without(text: &str, gone: &[Gone]) -> Result<String> {
     let mut text: DocumentMut = text.parse()?;
+    // The last servers first: the places of those before stay as they are.
+    let mut gone: Vec<&Gone> = gone.iter().collect();
+    gone.sort_unstable_by(|one, other| other.cmp(one));
     for Gone { class, number } in gone {
         let classes = text.get_mut("placement").and_then(|placement| placement.get_mut("class"));
         let classes = classes.and_then(Item::as_array_of_tables_mut).context("there are no classes")?;
@@ -217,6 +237,18 @@ pub fn without(text: &str, gone: &[Gone]) -> Result<String> {
             (_, Some(count)) => {
                 table.insert("count", toml_edit::value(count - 1));
                 count - 1
+            }
+            (Some(number), None) if table.contains_key("remote") => {
+                let remote = table.get_mut("remote").and_then(Item::as_table_like_mut);
+                match remote.and_then(|remote| remote.get_mut("url")).and_then(Item::as_array_mut) {
+                    Some(urls) => {
+                        if *number < urls.len() {
+                            urls.remove(*number);
+                        }
+                        urls.len() as i64
+                    }
+                    None => 0,
+                }
             }
             (Some(number), None) => {
                 let key = if table.contains_key("cores") { "cores" } else { "gpu" };

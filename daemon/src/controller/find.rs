@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use rt_core::Span;
-use weir_plan::config::{ClassConfig, Config, PlacementConfig, ServiceConfig};
+use weir_plan::config::{ClassConfig, Config, PlacementConfig, ServiceConfig, Unit};
 use weir_plan::placed::{self, Gone};
 
 use super::circle::{Circle, Step, Way};
@@ -126,9 +126,11 @@ impl Controller<'_> {
         let (before, after) = (seen::holds(config), seen::holds(&next));
         // A device that is lost takes its class's place along where it was the last.
         let class = |hold: &Hold| {
-            let name = next.placement.as_ref().map(|next| &next.classes[hold.class].name);
-            let class = placement.classes.iter().position(|class| Some(&class.name) == name);
-            class.map(|class| Hold { class, ..hold.clone() })
+            let there = &next.placement.as_ref()?.classes[hold.class];
+            let class = placement.classes.iter().position(|class| class.name == there.name)?;
+            let number = |&number: &usize| placement.classes[class].renumbered(there, number);
+            let numbers = hold.numbers.iter().map(number).collect::<Option<_>>()?;
+            Some(Hold { class, numbers, ..hold.clone() })
         };
         let candidates: Vec<_> = seen::placed(config).collect();
         let holds: Vec<Vec<Hold>> = candidates.iter().map(|service| before[&*service.name].clone()).collect();
@@ -183,14 +185,13 @@ impl Controller<'_> {
         Ok(Plan { moves: stops, stuck, because, unkept, answer, next })
     }
 
-    /// The cores or GPUs of a class that are there still; none where it only counts.
+    /// The numbers of the devices of a class that are there still; none where it only counts.
     fn numbers(&self, class: &ClassConfig) -> Vec<usize> {
-        let all = class.cores.iter().copied().chain(class.gpus.iter().map(|&gpu| gpu as usize));
         let is_gone = |number: usize| {
             let mut gone = self.seen.gone().iter();
             gone.any(|gone| gone.class == class.name && gone.number == Some(number))
         };
-        all.filter(|&number| !is_gone(number)).collect()
+        class.units().into_iter().filter(|&number| !is_gone(number)).collect()
     }
 }
 
@@ -211,14 +212,15 @@ fn asides<'a>(placement: &PlacementConfig, answer: &'a Answer, name: &str) -> Ve
     own.filter_map(|of| Some((needs(of)?, of))).collect()
 }
 
-/// The cores or GPUs of what runs models there, of a pipeline of each stage: those that are held of its class, one after the other.
-fn units(placement: &PlacementConfig, of: &StandsAside, holds: &[Hold]) -> Vec<Vec<usize>> {
+/// The devices of what runs models there, of a pipeline of each stage: those that are held of its class, one after the other.
+fn units(placement: &PlacementConfig, of: &StandsAside, holds: &[Hold]) -> Vec<Vec<Unit>> {
     let mut left = holds.to_vec();
     let units = of.on.iter().map(|OnClass { class, devices }| {
         let hold = left.iter_mut().find(|hold| placement.classes[hold.class].name == *class);
         hold.map_or_else(Vec::new, |hold| {
             let count = hold.numbers.len().min(*devices);
-            hold.numbers.drain(..count).collect()
+            let class = &placement.classes[hold.class];
+            hold.numbers.drain(..count).map(|number| class.unit(number)).collect()
         })
     });
     units.collect()

@@ -16,7 +16,7 @@ use rt_core::{Instant, Span};
 use tracing::info;
 use weir_os::clock;
 use weir_plan::config::{Config, Mode, PlacementConfig};
-use weir_plan::placed;
+use weir_plan::placed::{self, Gone};
 
 use crate::overview::Overview;
 use known::Known;
@@ -111,8 +111,12 @@ impl Controller<'_> {
 
     fn tell(&self, config: &Config, placement: &PlacementConfig) {
         let demand = self.seen.demand(config);
-        let gone = self.seen.gone().iter().map(|gone| match gone.number {
-            Some(number) => format!("{} {number}", gone.class),
+        let unit = |gone: &Gone| {
+            let class = placement.classes.iter().find(|class| class.name == gone.class);
+            class.zip(gone.number).map(|(class, number)| class.unit(number))
+        };
+        let gone = self.seen.gone().iter().map(|gone| match unit(gone) {
+            Some(unit) => format!("{} {unit}", gone.class),
             None => gone.class.clone(),
         });
         let gone: Vec<_> = gone.collect();

@@ -147,12 +147,7 @@ impl Seen {
             let placed = config.running().find_map(|runs| runs.candidates.as_ref()?.placed.as_ref());
             let class = placed.and_then(|placed| placement.classes.get(placed.class));
             let Some(class) = class else { continue };
-            let number = match (config.cores.is_empty(), class.gpus.is_empty()) {
-                (false, _) => Some(config.cores[worker % config.cores.len()]),
-                (true, false) => Some(config.backend(worker).device as usize),
-                (true, true) => None,
-            };
-            self.gone.push(Gone { class: class.name.clone(), number });
+            self.gone.push(Gone { class: class.name.clone(), number: class.unit_of(config, worker) });
         }
     }
 
@@ -350,11 +345,7 @@ fn left(service: &Service, factors: &[f64]) -> f64 {
 fn hold(runs: &ServiceConfig, placement: &PlacementConfig) -> Option<Hold> {
     let placed = runs.candidates.as_ref()?.placed.as_ref()?;
     let class = &placement.classes[placed.class];
-    let numbers = match (placed.devices, class.cores.is_empty(), class.gpus.is_empty()) {
-        (0, ..) | (_, true, true) => Vec::new(),
-        (_, false, _) => runs.cores.clone(),
-        (workers, true, false) => (0..workers).map(|worker| runs.backend(worker).device as usize).collect(),
-    };
+    let numbers = (0..placed.devices).filter_map(|worker| class.unit_of(runs, worker)).collect();
     Some(Hold { class: placed.class, devices: placed.devices, numbers })
 }
 

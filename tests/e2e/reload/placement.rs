@@ -16,6 +16,7 @@ use weir_client::{Answer, RequestId};
 
 mod apart;
 mod circle;
+mod elsewhere;
 mod lost;
 mod staged;
 

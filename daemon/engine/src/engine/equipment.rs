@@ -48,6 +48,20 @@ impl Equipment {
         oip::as_before(here, measured)
     }
 
+    /// The same where only some of the servers compute that were `measured` together: the others are taken to be as they were.
+    #[must_use]
+    pub fn among(self, measured: &Self) -> Self {
+        Self { version: Self::line_among(&self.version, &measured.version), ..self }
+    }
+
+    /// Likewise of the [`Self::line`] of either.
+    #[must_use]
+    pub fn line_among(here: &str, measured: &str) -> String {
+        let all: Vec<&str> = measured.split("; ").collect();
+        let some = here.split("; ").all(|one| all.contains(&one));
+        if some { measured.to_owned() } else { here.to_owned() }
+    }
+
     /// Whether this server is among those that compute.
     pub fn has(&self, endpoint: &str) -> bool {
         self.version.split("; ").any(|one| one == endpoint)
@@ -94,6 +108,18 @@ mod tests {
         // Another model, or another place, is none that was measured.
         let other = of("http://10.0.0.2:80 mm (not reached); http://10.0.0.3:80 m (not reached)");
         assert_eq!(other.clone().as_measured(&measured), other);
+    }
+
+    #[test]
+    fn some_of_the_servers_that_were_measured_are_as_all_were() {
+        let of = |version: &str| Equipment { version: version.to_owned(), gpu: None, driver: None };
+        let (a, b) = ("http://10.0.0.1:80 m by a 1 aa", "http://10.0.0.2:80 m by b 1 bb");
+        let measured = of(&format!("{a}; {b}"));
+        assert_eq!(of(b).among(&measured), measured);
+        let other = of(&format!("{b}; http://10.0.0.3:80 m by b 1 bb"));
+        assert_eq!(other.clone().among(&measured), other);
+        let newer = of("http://10.0.0.2:80 m by b 2 cc");
+        assert_eq!(newer.clone().among(&measured), newer);
     }
 
     #[test]

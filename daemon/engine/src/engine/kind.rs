@@ -54,6 +54,12 @@ impl EngineKind {
         }
     }
 
+    /// The same where a file may have `said` it; what servers run is none of its concern.
+    #[must_use]
+    pub fn isolation_of(self, said: Option<Isolation>) -> Isolation {
+        said.filter(|_| self != Self::Oip).unwrap_or(self.isolation())
+    }
+
     /// Whether it computes on an NVIDIA GPU. What goes wrong in a kernel there can cost a process all that it has on the GPU.
     pub fn uses_cuda(self) -> bool {
         matches!(self, Self::TractCuda | Self::OrtCuda | Self::OrtTensorrt)

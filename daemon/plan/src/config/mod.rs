@@ -33,7 +33,7 @@ pub use device::{DeviceConfig, ShareConfig};
 pub use files::{MAX_RECORDED, RECORDING, has_arrivals};
 pub use interfaces::{BusConfig, HookConfig, LONGEST_PATH, ListenAddress, OipConfig, SOCKET_DRAFT};
 pub use model::{ModelChoice, Select, SimulatedModel};
-pub use placement::{Candidates, ClassConfig, Mode, Models, Placed, PlacementConfig};
+pub use placement::{Candidates, ClassConfig, Mode, Models, Placed, PlacementConfig, Unit};
 pub use stages::StageConfig;
 
 /// A checked configuration. Paths are resolved against the folder of the file.

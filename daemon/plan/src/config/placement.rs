@@ -7,10 +7,11 @@ mod staged;
 mod tests;
 
 use rt_core::Span;
-use weir_engine::{Backend, EngineKind, Isolation};
+use weir_engine::{Backend, EngineKind, Isolation, Remote};
 
 use super::model::{ModelChoice, Select, SimulatedModel};
 use super::pipeline::on_one_worker;
+use super::remote::model_there;
 use super::{ControllerConfig, DeviceConfig, ServiceConfig, ShareConfig, StageConfig};
 
 /// The devices among which services are placed, and what is done about it while they are served.
@@ -48,10 +49,12 @@ pub struct ClassConfig {
     pub name: String,
     pub engine: EngineKind,
     pub devices: usize,
-    /// The core of each; empty where they are GPUs, or the kernel chooses.
+    /// The core of each; empty where they are GPUs or servers, or the kernel chooses.
     pub cores: Vec<usize>,
     /// The GPU of each.
     pub gpus: Vec<u32>,
+    /// The server of each, where they are elsewhere.
+    pub servers: Option<Servers>,
     /// Bytes of model files that each may hold.
     pub memory: Option<u64>,
     /// Whether the services that are placed here share all of them; else each has devices of its own.
@@ -59,6 +62,31 @@ pub struct ClassConfig {
     /// Whether another class has the same engine and other devices: then models have times of their own here.
     is_one_of_several: bool,
     backends: Vec<Backend>,
+}
+
+/// Servers elsewhere, each of which is a device.
+#[derive(Clone, Debug)]
+pub struct Servers {
+    pub(super) said: super::raw::Remote,
+    pub(super) remote: Remote,
+}
+
+/// Which of a class's devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A core, or a GPU.
+    Number(usize),
+    /// The URL of a server.
+    Server(String),
+}
+
+impl std::fmt::Display for Unit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Server(url) => f.write_str(url),
+        }
+    }
 }
 
 /// Among what is chosen for a service.
@@ -124,13 +152,67 @@ impl ClassConfig {
     /// Finds out of each whether models have times of their own there. Simulated models say themselves what they take, and where classes of
     /// one engine only count their devices, nothing says which of these are whose: they are alike.
     fn tell_apart(all: &mut [Self]) {
-        let counts = |class: &Self| class.cores.is_empty() && class.gpus.is_empty();
+        let counts = |class: &Self| class.units().is_empty();
         let of: Vec<(EngineKind, bool)> = all.iter().map(|class| (class.engine, counts(class))).collect();
         for class in all.iter_mut().filter(|class| class.engine != EngineKind::Simulated) {
             let same = of.iter().filter(|(engine, _)| *engine == class.engine);
             let alike = same.clone().filter(|(_, counts)| *counts).count();
             class.is_one_of_several = same.count() > 1 && (alike < 2 || !counts(class));
         }
+    }
+
+    /// The numbers of its devices: of their cores or GPUs, or the places of servers among those that are named; none where it only counts.
+    #[must_use]
+    pub fn units(&self) -> Vec<usize> {
+        match &self.servers {
+            Some(servers) => (0..servers.remote.addresses.len()).collect(),
+            None => self.cores.iter().copied().chain(self.gpus.iter().map(|&gpu| gpu as usize)).collect(),
+        }
+    }
+
+    /// The number of the device that a worker has of it.
+    #[must_use]
+    pub fn unit_of(&self, runs: &ServiceConfig, worker: usize) -> Option<usize> {
+        if let Some(servers) = &self.servers {
+            let Backend { device, remote, .. } = runs.backend(worker);
+            let there = remote.as_ref()?.addresses.get(*device as usize)?;
+            return servers.remote.addresses.iter().position(|address| address == there);
+        }
+        match (runs.cores.is_empty(), self.gpus.is_empty()) {
+            (false, _) => Some(runs.cores[worker % runs.cores.len()]),
+            (true, false) => Some(runs.backend(worker).device as usize),
+            (true, true) => None,
+        }
+    }
+
+    /// What a file says of the device of this number.
+    #[must_use]
+    pub fn unit(&self, number: usize) -> Unit {
+        match self.servers.as_ref().and_then(|servers| servers.said.url.all().get(number)) {
+            Some(url) => Unit::Server(url.clone()),
+            None => Unit::Number(number),
+        }
+    }
+
+    /// The number here of a device that has this `number` in `other`, the same class with some devices more or less.
+    #[must_use]
+    pub fn renumbered(&self, other: &Self, number: usize) -> Option<usize> {
+        let Some((here, there)) = self.servers.as_ref().zip(other.servers.as_ref()) else {
+            return Some(number);
+        };
+        let address = there.remote.addresses.get(number)?;
+        here.remote.addresses.iter().position(|one| one == address)
+    }
+
+    /// What computes for a model here, worker by worker.
+    fn backends(&self, model: &ModelChoice) -> Vec<Backend> {
+        let (Some(servers), ModelChoice::Named(names)) = (&self.servers, model) else {
+            return self.backends.clone();
+        };
+        let model = model_there(&names[0]).to_owned();
+        let first =
+            Backend { remote: Some(Remote { model, ..servers.remote.clone() }), ..self.backends[0].clone() };
+        (0..self.devices).map(|server| first.of_worker(server)).collect()
     }
 
     /// What times of models here are told apart by, if by anything.
@@ -143,6 +225,24 @@ impl ClassConfig {
     pub fn as_device(&self, devices: &[DeviceConfig]) -> DeviceConfig {
         let said = devices.iter().find(|device| device.name == self.name);
         DeviceConfig::of_class((&self.name, self.devices, self.memory), self.cores.clone(), said)
+    }
+}
+
+impl Servers {
+    /// As a file says them of a service that has the first.
+    fn first(&self) -> super::raw::Remote {
+        let first = self.said.url.all()[0].clone();
+        super::raw::Remote { url: super::raw::Urls::One(first), ..self.said.clone() }
+    }
+
+    /// Whether those of a service are among them, called in the same way.
+    fn have(&self, service: &Remote) -> bool {
+        let of_class = Remote {
+            addresses: service.addresses.clone(),
+            model: service.model.clone(),
+            ..self.remote.clone()
+        };
+        of_class == *service && service.addresses.iter().all(|one| self.remote.addresses.contains(one))
     }
 }
 
@@ -194,6 +294,10 @@ impl ServiceConfig {
     pub fn on(&self, class: &ClassConfig, placed: &Placed) -> Option<Self> {
         let candidates = self.candidates.as_ref()?;
         let model = candidates.models.choice(placed.class, &placed.models)?;
+        // A server is called for one model.
+        if class.servers.is_some() && !model.is_single() {
+            return None;
+        }
         let share = (placed.devices == 0).then_some(ShareConfig {
             device: 0,
             turn: self.share.and_then(|share| share.turn),
@@ -206,8 +310,8 @@ impl ServiceConfig {
         Some(Self {
             engine: class.engine,
             class: class.timed_as(),
-            isolation: candidates.isolation.unwrap_or(class.engine.isolation()),
-            backends: class.backends.clone(),
+            isolation: class.engine.isolation_of(candidates.isolation),
+            backends: class.backends(&model),
             model,
             select,
             workers: if share.is_some() { class.devices } else { placed.devices },
@@ -219,6 +323,13 @@ impl ServiceConfig {
             share,
             ..self.clone()
         })
+    }
+
+    /// Whether it is placed on servers of a class, all of which were measured together.
+    #[must_use]
+    pub fn is_on_some_servers(&self) -> bool {
+        let placed = self.candidates.as_ref().is_some_and(|candidates| candidates.placed.is_some());
+        placed && self.engine == EngineKind::Oip
     }
 
     /// A pipeline whose stages are placed so, all of them on devices of a class that it shares or each on its own; none where a class does

@@ -31,7 +31,7 @@ impl Check<'_> {
             (Some(said), EngineKind::Oip) => said,
             (Some(_), _) => return refuse("remote", "(table)", "only for engine = \"oip\"; remove it"),
         };
-        if raw.isolation == Some(Isolation::Process) {
+        if raw.isolation == Some(Isolation::Process) && !raw.has_candidates() {
             let reason = "engine \"oip\" runs no model here that could crash: remove it";
             return refuse("isolation", "\"process\"", reason);
         }
@@ -39,21 +39,23 @@ impl Check<'_> {
             let reason = "is not possible with engine \"oip\" yet: serve each model as a service of its own";
             return refuse("variants", &format!("{first:?}"), reason);
         }
+        let default = raw.model.clone().unwrap_or_default();
+        self.servers(at, said, model_there(&default)).map(Some)
+    }
+
+    /// The servers that a service or a class of devices names at `at`, which call the model as is said there, or else so.
+    pub(super) fn servers(&self, at: &str, said: &raw::Remote, model: &str) -> Result<Remote, Refused> {
+        let refuse =
+            |name: &str, value: &str, reason: &str| Err(self.refuse(&format!("{at}.{name}"), value, reason));
         let field = |name: &str| format!("{at}.remote.{name}");
-        let urls = match &said.url {
-            raw::Urls::One(url) => std::slice::from_ref(url),
-            raw::Urls::Each(urls) => urls,
-        };
+        let urls = said.url.all();
         let count =
             self.number(&format!("{} (how many)", field("url")), urls.len() as u64, 1, MAX_WORKERS as u64);
         let tls = said.tls.as_ref().map(|raw| self.client_tls(&field("tls"), raw)).transpose();
         let trusts = said.tls.is_some();
         let addresses =
             all(urls.iter().map(|url| self.address(&field("url"), url, (trusts, said.plaintext))));
-        let default = raw.model.clone().unwrap_or_default();
-        // A version of the manifest's is none of the server's.
-        let default = default.split('@').next().unwrap_or_default();
-        let model = self.part(&field("model"), said.model.as_deref().unwrap_or(default));
+        let model = self.part(&field("model"), said.model.as_deref().unwrap_or(model));
         let version =
             said.version.as_deref().map(|version| self.part(&field("version"), version)).transpose();
         let stream = match said.stream.as_deref() {
@@ -73,7 +75,7 @@ impl Check<'_> {
         if tls.is_some() && !addresses.iter().any(Address::is_secure) {
             return refuse("remote.tls", "(table)", "no url is \"https://…\" or \"grpcs://…\"; remove it");
         }
-        Ok(Some(Remote { addresses, model: model?, version: version?, stream, timeout, tls }))
+        Ok(Remote { addresses, model: model?, version: version?, stream, timeout, tls })
     }
 
     /// Workers enough for all servers, and time enough for what may stand still.
@@ -102,8 +104,9 @@ impl Check<'_> {
             let remote = service.backends[0].remote.clone()?;
             Some((remote.addresses, remote.model, remote.version))
         };
-        // Workers with a name have an entry of their own.
-        let all = services.iter().flat_map(ServiceConfig::running).filter(|runs| runs.kind.is_none());
+        // Workers with a name have an entry of their own, and what is placed has that of the whole class.
+        let own = |runs: &&ServiceConfig| runs.kind.is_none() && !runs.is_on_some_servers();
+        let all = services.iter().flat_map(ServiceConfig::running).filter(own);
         let all: Vec<_> = all.filter(|runs| place(runs).is_some()).collect();
         for (i, service) in all.iter().enumerate() {
             let same = |other: &&&ServiceConfig| other.model == service.model;
@@ -161,13 +164,18 @@ impl Check<'_> {
     }
 
     /// What becomes part of a path.
-    fn part(&self, field: &str, name: &str) -> Result<String, Refused> {
+    pub(super) fn part(&self, field: &str, name: &str) -> Result<String, Refused> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if (1..=64).contains(&name.len()) && name.chars().all(plain) && name != "." && name != ".." {
             return Ok(name.to_owned());
         }
         Err(self.refuse(field, &format!("{name:?}"), "must be 1..=64 letters, digits or any of - _ ."))
     }
+}
+
+/// What servers call a model if nothing else is said: a version of the manifest's is none of theirs.
+pub(super) fn model_there(name: &str) -> &str {
+    name.split('@').next().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ impl Check<'_> {
         };
         let largest = max_batch.as_ref().copied().unwrap_or(most);
         let batch = raw.batch.map(|batch| self.number(&field("batch"), batch, 1, largest)).transpose();
-        let isolation = raw.isolation.unwrap_or(raw.engine.isolation());
+        let isolation = raw.engine.isolation_of(raw.isolation);
         let built = match raw.engine.how_to_build() {
             Some(remedy) => {
                 let reason = format!("this weir was built without it: {remedy}");

@@ -8,7 +8,7 @@ use weir_os::clock;
 use super::offers::Offer;
 use super::search::Judge;
 use super::{Complete, PlaceError, Site, Spot, text};
-use crate::config::{Config, Placed, ServiceConfig};
+use crate::config::{ClassConfig, Config, Placed, ServiceConfig};
 use crate::plan::Plan;
 
 /// Answers are compared with so many more than there are by rounding.
@@ -107,8 +107,8 @@ pub(super) fn after(span: Span) -> Instant {
 }
 
 impl Site {
-    /// Where each service of the file is put by these offers, those of `services` in turn; who stays where it is keeps its cores or
-    /// GPUs, as far as it may have so many.
+    /// Where each service of the file is put by these offers, those of `services` in turn; who stays where it is keeps its devices, as
+    /// far as it may have so many.
     pub(super) fn spots<'a>(
         &self,
         services: &[usize],
@@ -119,14 +119,13 @@ impl Site {
             spots[service] = Some(offer.spot.clone());
         }
         for (place, class) in self.placement.classes.iter().enumerate() {
-            let gpus = class.gpus.iter().map(|&gpu| gpu as usize);
-            let mut free: Vec<usize> = class.cores.iter().copied().chain(gpus).collect();
+            let mut free = class.units();
             let all = self.config.services.iter().zip(&mut spots);
             let all =
                 all.filter_map(|(service, spot)| Some(service.running().zip(&mut spot.as_mut()?.parts)));
             let mut here: Vec<_> = all.flatten().filter(|(_, part)| part.placed.class == place).collect();
             for (runs, part) in &mut here {
-                let kept = had(runs, place).into_iter().filter(|one| free.contains(one));
+                let kept = had(runs, (place, class)).into_iter().filter(|one| free.contains(one));
                 part.units = kept.take(part.placed.devices).collect();
                 free.retain(|one| !part.units.contains(one));
             }
@@ -155,17 +154,13 @@ impl Site {
     }
 }
 
-/// The cores or GPUs of a class that the file gives to what runs models.
-fn had(runs: &ServiceConfig, class: usize) -> Vec<usize> {
+/// The devices of a class that the file gives to what runs models.
+fn had(runs: &ServiceConfig, (place, class): (usize, &ClassConfig)) -> Vec<usize> {
     let placed = runs.candidates.as_ref().and_then(|candidates| candidates.placed.as_ref());
-    let Some(Placed { devices, .. }) = placed.filter(|placed| placed.class == class) else {
+    let Some(Placed { devices, .. }) = placed.filter(|placed| placed.class == place) else {
         return Vec::new();
     };
-    let units = (0..*devices).map(|worker| match runs.cores.is_empty() {
-        true => runs.backend(worker).device as usize,
-        false => runs.cores[worker % runs.cores.len()],
-    });
-    let mut units: Vec<usize> = units.collect();
+    let mut units: Vec<usize> = (0..*devices).filter_map(|worker| class.unit_of(runs, worker)).collect();
     units.dedup();
     units
 }

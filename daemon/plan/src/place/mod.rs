@@ -21,6 +21,7 @@ use crate::plan::{Plan, PlanError};
 use crate::profile::Profile;
 pub use aside::Aside;
 pub use solve::{PROVEN, Reason};
+pub(crate) use text::listed;
 
 /// Why nothing can be placed.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +69,7 @@ pub struct Spot {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
     pub placed: Placed,
-    /// The cores or GPUs that it has to itself.
+    /// The devices that it has to itself, by their [numbers](crate::config::ClassConfig::units).
     pub units: Vec<usize>,
     /// The part of its mean load that each of its models answers.
     pub shares: Vec<f64>,
@@ -162,13 +163,15 @@ pub fn measured(config: &Config) -> Config {
 pub(super) fn origins(config: &Config) -> Vec<Origin> {
     let mut all = Vec::new();
     let classes = config.placement.iter().flat_map(|placement| &placement.classes);
-    let shared: Vec<bool> = classes.map(|class| class.shared).collect();
+    let (shared, elsewhere): (Vec<bool>, Vec<bool>) =
+        classes.map(|class| (class.shared, class.servers.is_some())).unzip();
     for (service, of) in config.services.iter().enumerate() {
         if !of.is_placed() {
             all.push(Origin { service, on: Vec::new() });
             continue;
         }
-        let parts: Vec<Vec<(usize, Vec<usize>)>> = of.running().map(on_classes).collect();
+        let parts: Vec<Vec<(usize, Vec<usize>)>> =
+            of.running().map(|runs| on_classes(runs, &elsewhere)).collect();
         let own = |part: &Vec<(usize, Vec<usize>)>| {
             part.iter().filter(|(class, _)| !shared[*class]).cloned().collect::<Vec<_>>()
         };
@@ -186,14 +189,16 @@ pub(super) fn origins(config: &Config) -> Vec<Origin> {
     all
 }
 
-/// The classes that may run it, each with the models that run there.
-fn on_classes(runs: &ServiceConfig) -> Vec<(usize, Vec<usize>)> {
+/// The classes that may run it, each with the models that run there; those on which one model runs at a time are there for each.
+fn on_classes(runs: &ServiceConfig, elsewhere: &[bool]) -> Vec<(usize, Vec<usize>)> {
     let Some(candidates) = &runs.candidates else { return Vec::new() };
     let on = |&class: &usize| {
         let runs = |&model: &usize| candidates.models.choice(class, &[model]).is_some();
-        (class, (0..candidates.models.count()).filter(runs).collect::<Vec<_>>())
+        let models: Vec<usize> = (0..candidates.models.count()).filter(runs).collect();
+        let each = if elsewhere[class] { 1 } else { models.len().max(1) };
+        models.chunks(each).map(|models| (class, models.to_vec())).collect::<Vec<_>>()
     };
-    candidates.classes.iter().map(on).filter(|(_, models)| !models.is_empty()).collect()
+    candidates.classes.iter().flat_map(on).collect()
 }
 
 impl Site {

@@ -26,7 +26,7 @@ pub(super) struct Running {
 /// A place where a service may run.
 #[derive(Clone, Debug)]
 pub(super) struct Offer {
-    /// Without the cores or GPUs.
+    /// Without which devices it has.
     pub(super) spot: Spot,
     /// How many of the shared devices its mean load keeps busy at least.
     pub(super) load: f64,
@@ -62,8 +62,14 @@ pub(super) fn running(config: &Config) -> Result<Vec<Vec<Vec<Running>>>, PlanErr
             if let Some((_, spec)) = models.iter().find(|(_, spec)| spec.accuracy.is_nan()) {
                 return Err(unknown(&config.services[service], spec).into());
             }
-            if part.iter().all(|there: &Running| there.class != class) {
-                part.push(Running { class, models });
+            let there = part.iter_mut().find(|there: &&mut Running| there.class == class);
+            match there {
+                None => part.push(Running { class, models }),
+                Some(there) => {
+                    let new = |model: &(usize, ModelSpec)| there.models.iter().all(|(of, _)| *of != model.0);
+                    let new: Vec<_> = models.into_iter().filter(new).collect();
+                    there.models.extend(new);
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
 
 use super::{Part, PlaceError, Spot};
-use crate::config::{ClassConfig, Config, Models, PlacementConfig};
+use crate::config::{ClassConfig, Config, Models, PlacementConfig, Unit};
 
 /// The file of `config` with each service where `spots` says, those that are not placed left as they are.
 ///
@@ -21,8 +21,9 @@ pub(super) fn completed(
     for (service, spot) in placed {
         for (runs, part) in service.running().zip(&spot.parts) {
             let Some(candidates) = &runs.candidates else { continue };
-            let table = table(&mut document, &runs.at)?;
-            write(table, &placement.classes[part.placed.class], part, &candidates.models);
+            let class = &placement.classes[part.placed.class];
+            let servers = servers_of(&document, part.placed.class, class);
+            write(table(&mut document, &runs.at)?, (class, servers), part, &candidates.models);
         }
         let Some(first) = spot.parts.first() else { continue };
         // A pipeline names the device that its stages share.
@@ -54,7 +55,12 @@ fn nth(item: &mut Item, n: usize) -> Option<&mut dyn TableLike> {
     }
 }
 
-fn write(table: &mut dyn TableLike, class: &ClassConfig, part: &Part, models: &Models) {
+fn write(
+    table: &mut dyn TableLike,
+    (class, servers): (&ClassConfig, Option<InlineTable>),
+    part: &Part,
+    models: &Models,
+) {
     set(table, "engine", value(class.engine.to_string()));
     match models {
         Models::Named(names) => {
@@ -65,12 +71,46 @@ fn write(table: &mut dyn TableLike, class: &ClassConfig, part: &Part, models: &M
         }
         Models::Simulated { .. } => simulated(table, class, part),
     }
-    let numbers = |list: &[usize]| list.iter().map(|&one| one as i64).collect::<Array>();
     let own = part.placed.devices > 0;
     or_none(table, "workers", own.then(|| value(part.placed.devices as i64)));
-    let on = |there: bool, list: &[usize]| (own && there).then(|| value(numbers(list)));
-    or_none(table, "cores", on(!class.cores.is_empty(), &part.units));
-    or_none(table, "gpu", on(!class.gpus.is_empty(), &part.units));
+    let units = || value(part.units.iter().map(|&unit| listed(class.unit(unit))).collect::<Array>());
+    or_none(table, "cores", (own && !class.cores.is_empty()).then(units));
+    or_none(table, "gpu", (own && !class.gpus.is_empty()).then(units));
+    let servers = servers.map(|mut servers| {
+        servers.get_or_insert("url", "");
+        if let Ok(urls) = units().into_value() {
+            servers.insert("url", urls);
+        }
+        value(servers)
+    });
+    or_none(table, "remote", servers);
+}
+
+/// How the servers of a class are called, as its table in the file says it.
+fn servers_of(document: &DocumentMut, place: usize, class: &ClassConfig) -> Option<InlineTable> {
+    class.servers.as_ref()?;
+    let classes = document.get("placement")?.get("class")?;
+    let class: &dyn TableLike = match classes {
+        Item::ArrayOfTables(tables) => tables.get(place)?,
+        Item::Value(Value::Array(array)) => array.get(place)?.as_inline_table()?,
+        _ => return None,
+    };
+    match class.get("remote")?.clone().into_value().ok()? {
+        Value::InlineTable(mut table) => {
+            table.decor_mut().clear();
+            table.fmt();
+            Some(table)
+        }
+        _ => None,
+    }
+}
+
+/// A device as a list in a file names it.
+pub(crate) fn listed(unit: Unit) -> Value {
+    match unit {
+        Unit::Number(number) => (number as i64).into(),
+        Unit::Server(url) => url.into(),
+    }
 }
 
 /// What a simulated engine waits out, beside the models that were chosen among, as these say it.

@@ -25,6 +25,10 @@ simulated = { times = ["2ms"], input = 4, models = [{ accuracy = 0.5, times = { 
 workers = 2
 "#;
 
+fn numbers(all: &[usize]) -> Vec<Unit> {
+    all.iter().map(|&number| Unit::Number(number)).collect()
+}
+
 #[test]
 fn who_moved_is_where_the_plan_has_it_and_nothing_else_changes() {
     let next = PRESENT
@@ -47,10 +51,27 @@ fn who_moved_is_where_the_plan_has_it_and_nothing_else_changes() {
 
 #[test]
 fn who_stands_aside_is_on_the_devices_that_are_free() {
-    let text = on_units(PRESENT, "a", &[vec![3, 4]]).expect("TOML");
+    let text = on_units(PRESENT, "a", &[numbers(&[3, 4])]).expect("TOML");
     assert_eq!(text, PRESENT.replace("cores = [1]", "cores = [3, 4]"));
     assert_eq!(on_units(PRESENT, "b", &[vec![]]).expect("TOML"), PRESENT, "where the class only counts");
-    assert!(on_units(PRESENT, "c", &[vec![1]]).is_err());
+    assert!(on_units(PRESENT, "c", &[numbers(&[1])]).is_err());
+}
+
+#[test]
+fn servers_elsewhere_come_and_go_as_devices_do() {
+    let class =
+        "[[placement.class]]\nname = \"far\"\nremote = { url = [\"unix:a\", \"unix:b\", \"unix:c\"] }\n";
+    let service = "[[service]]\nname = \"s\"\nremote = { url = [\"unix:a\"], timeout = \"2s\" }\n";
+    let there = format!("{class}{service}");
+    let text = on_units(&there, "s", &[vec![Unit::Server("unix:c".to_owned())]]).expect("TOML");
+    assert_eq!(text, there.replace("url = [\"unix:a\"],", "url = [\"unix:c\"],"));
+    let gone = |number| Gone { class: "far".to_owned(), number: Some(number) };
+    let left = |all: &[Gone]| without(&there, all).expect("TOML");
+    assert!(left(&[gone(0), gone(2)]).contains("url = [ \"unix:b\"]"), "{}", left(&[gone(0), gone(2)]));
+    assert!(!left(&[gone(0), gone(1), gone(2)]).contains("far"), "a class without any");
+    let here = "[[service]]\nname = \"s\"\ncores = [1]\n";
+    let moved = mixed(&there, &format!("{class}{here}"), &["s"].into()).expect("TOML");
+    assert!(moved.contains("cores = [1]") && !moved.contains("timeout"), "{moved}");
 }
 
 #[test]
@@ -123,7 +144,7 @@ fn a_pipeline_moves_with_all_of_its_stages() {
     let less = PIPELINE.replace("[[pipeline.stage]]\nname = \"y\"", "[[pipeline]]\nname = \"y\"");
     let error = mixed(PIPELINE, &less, &["p"].into()).expect_err("a stage is missing");
     assert_eq!(error.to_string(), "pipeline p has 1 stages in the plan, and 2");
-    let aside = on_units(PIPELINE, "p", &[vec![3], vec![4]]).expect("TOML");
+    let aside = on_units(PIPELINE, "p", &[numbers(&[3]), numbers(&[4])]).expect("TOML");
     assert_eq!(aside, PIPELINE.replace("gpu = [0]", "gpu = [3]").replace("cores = [1]", "cores = [4]"));
 }
 

@@ -90,7 +90,10 @@ impl ServicePlan {
     /// If one is not profiled, is faster than the one before at every batch size, or the file of tables or weights is wrong.
     pub(super) fn with_variants(mut self, specs: Vec<(ModelSpec, &Entry)>) -> Result<Self, PlanError> {
         for (spec, entry) in specs {
-            let here = Equipment::current(self.config.backend(0)).as_measured(&entry.equipment);
+            let mut here = Equipment::current(self.config.backend(0)).as_measured(&entry.equipment);
+            if self.config.is_on_some_servers() {
+                here = here.among(&entry.equipment);
+            }
             self.mismatches.extend(entry.differences(&here));
             self.variants.push(VariantPlan::new(&self.config, spec, entry, here)?);
         }

@@ -187,8 +187,10 @@ impl Told {
             }
             None => say!("effective accuracy {accuracy:.3}"),
         }
+        let units: Vec<String> = self.services.iter().map(Served::units).collect();
+        let width = units.iter().map(|units| units.chars().count()).fold(14, usize::max);
         say!(
-            "\n{:<12} {:<14} {:>8} {:>10}  {:<24} {:>5} {:>9}",
+            "\n{:<12} {:<width$} {:>8} {:>10}  {:<24} {:>5} {:>9}",
             "service",
             "on",
             "demand/s",
@@ -197,15 +199,11 @@ impl Told {
             "batch",
             "of load"
         );
-        for served in &self.services {
-            let units = match (&served.cores[..], &served.gpus[..]) {
-                ([], []) => format!("{} × {}", served.workers, served.class),
-                (list, []) | (_, list) => format!("{} {list:?}", served.class),
-            };
+        for (served, units) in self.services.iter().zip(units) {
             for (i, share) in served.share.iter().enumerate() {
                 let first = |text: String| if i == 0 { text } else { String::new() };
                 say!(
-                    "{:<12} {:<14} {:>8} {:>10}  {:<24} {:>5} {:>8.1}%",
+                    "{:<12} {:<width$} {:>8} {:>10}  {:<24} {:>5} {:>8.1}%",
                     first(served.full_name()),
                     first(units.clone()),
                     first(format!("{:.1}", served.demand)),

@@ -3,9 +3,10 @@
 use rt_core::MAX_VARIANTS;
 use weir_engine::{Backend, EngineKind};
 
-use super::{Candidates, ClassConfig, Models, Placed, PlacementConfig};
+use super::{Candidates, ClassConfig, Models, Placed, PlacementConfig, Servers};
 use crate::config::check::{Check, Refused, all};
 use crate::config::model::ModelChoice;
+use crate::config::remote::model_there;
 use crate::config::service::Beside;
 use crate::config::{DeviceConfig, ServiceConfig, raw};
 
@@ -56,10 +57,6 @@ impl Check<'_> {
             let reason = "is placed on classes of devices: list them as [[placement.class]]";
             return Err(self.refuse(&format!("{at}.models"), "(present)", reason));
         };
-        if raw.engine == EngineKind::Oip {
-            let reason = "is not possible for a service that is placed on devices: name one model";
-            return Err(self.refuse(&format!("{at}.engine"), "\"oip\"", reason));
-        }
         let (candidates, class) = self.candidates(at, raw, placement)?;
         if candidates.open {
             if !self.open {
@@ -67,6 +64,7 @@ impl Check<'_> {
                 return Err(self.refuse(&format!("{at}.model"), "(absent)", reason));
             }
             raw.engine = class.engine;
+            raw.remote = class.servers.as_ref().map(Servers::first);
             match candidates.models.choice(candidates.classes[0], &[0]) {
                 Some(ModelChoice::Named(names)) => raw.model = names.into_iter().next(),
                 _ => {
@@ -126,6 +124,7 @@ impl Check<'_> {
             ("gpu", raw.gpu.is_some()),
             ("device", raw.device.is_some()),
             ("variants", !raw.variants.is_empty()),
+            ("remote", raw.remote.is_some()),
         ];
         if let Some((name, _)) = there.into_iter().find(|&(_, there)| open && there) {
             let reason = "is chosen by `weir place`: remove it, or say the model as well";
@@ -201,6 +200,10 @@ impl Check<'_> {
                 "class {name} has engine \"simulated\", which runs no model: list simulated.models, or other classes"
             );
             return Err(self.refuse(field, "(present)", reason));
+        }
+        if classes.iter().any(|&class| placement.classes[class].servers.is_some()) {
+            let part = |(i, name): (usize, &String)| self.part(&format!("{field}[{i}]"), model_there(name));
+            all(names.iter().enumerate().map(part))?;
         }
         Ok(Models::Named(names.to_vec()))
     }
@@ -284,12 +287,17 @@ fn placed(
     devices: Option<&[DeviceConfig]>,
 ) -> Option<Placed> {
     let is_there = |&&class: &&usize| {
-        let ClassConfig { name, engine, cores, gpus, shared, .. } = &placement.classes[class];
+        let ClassConfig { name, engine, cores, gpus, servers, shared, .. } = &placement.classes[class];
+        let server = |backend: &Backend| {
+            let remote = backend.remote.as_ref().zip(servers.as_ref());
+            remote.is_some_and(|(remote, servers)| servers.have(remote))
+        };
         let gpu = |backend: &Backend| gpus.contains(&backend.device);
         match service.share {
             _ if service.engine != *engine => false,
             Some(share) => *shared && devices.is_some_and(|all| all[share.device].name == *name),
             None if *shared => false,
+            None if servers.is_some() => service.backends.iter().all(server),
             None if !gpus.is_empty() => service.backends.iter().all(gpu),
             None => {
                 service.cores.iter().all(|core| cores.contains(core))

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use rt_core::{MAX_WORKERS, Span};
 use weir_engine::EngineKind;
 
-use super::{ClassConfig, PlacementConfig};
-use crate::config::check::{Check, Refused, all, shown};
+use super::{ClassConfig, PlacementConfig, Servers};
+use crate::config::check::{ABSENT, Check, Refused, all, shown};
 use crate::config::{DaemonConfig, DeviceConfig, ServiceConfig, raw};
 
 /// Classes of devices at most.
@@ -48,16 +48,12 @@ impl Check<'_> {
     fn class(
         &self,
         at: &str,
-        raw: raw::Class,
+        mut raw: raw::Class,
         (names, taken): (&mut HashSet<String>, &mut HashSet<(bool, u64)>),
         daemon: Option<&DaemonConfig>,
     ) -> Result<ClassConfig, Refused> {
         let field = |name: &str| format!("{at}.{name}");
-        let name = self.name(&field("name"), raw.name, names);
-        if raw.engine == EngineKind::Oip {
-            let reason = "is not possible for a class of devices: a service says itself which servers it has";
-            return Err(self.refuse(&field("engine"), "\"oip\"", reason));
-        }
+        let name = self.name(&field("name"), std::mem::take(&mut raw.name), names);
         let built = match raw.engine.how_to_build() {
             Some(remedy) => {
                 let reason = format!("this weir was built without it: {remedy}");
@@ -71,6 +67,9 @@ impl Check<'_> {
             Some(raw::Gpu::One(gpu)) => vec![*gpu],
             Some(raw::Gpu::Each(gpus)) => gpus.clone(),
         };
+        if raw.engine == EngineKind::Oip || raw.remote.is_some() {
+            return self.elsewhere(at, name, raw, daemon);
+        }
         let said = [raw.gpu.is_some(), !raw.cores.is_empty(), raw.count.is_some()];
         if said.into_iter().filter(|&said| said).count() != 1 {
             let reason = "says which devices there are by exactly one of gpu, cores and count";
@@ -106,8 +105,66 @@ impl Check<'_> {
             devices: devices? as usize,
             cores: cores?,
             gpus: gpus.into_iter().map(|gpu| gpu as u32).collect(),
+            servers: None,
             memory: memory?,
             shared: raw.shared,
+            is_one_of_several: false,
+            backends: backends?,
+        })
+    }
+
+    /// A class of servers elsewhere.
+    fn elsewhere(
+        &self,
+        at: &str,
+        name: Result<String, Refused>,
+        raw: raw::Class,
+        daemon: Option<&DaemonConfig>,
+    ) -> Result<ClassConfig, Refused> {
+        let refuse =
+            |name: &str, value: &str, reason: &str| Err(self.refuse(&format!("{at}.{name}"), value, reason));
+        let Some(said) = raw.remote.filter(|_| raw.engine == EngineKind::Oip) else {
+            return match raw.engine {
+                EngineKind::Oip => {
+                    let reason = "engine \"oip\" needs the servers that compute: { url = [\"http://127.0.0.1:8000\"] }";
+                    refuse("remote", ABSENT, reason)
+                }
+                _ => refuse("remote", "(table)", "only for engine = \"oip\"; remove it"),
+            };
+        };
+        let only = "is for devices of this machine, and each server of engine \"oip\" is a device elsewhere: remove it";
+        let here = [
+            ("gpu", raw.gpu.is_some()),
+            ("cores", !raw.cores.is_empty()),
+            ("count", raw.count.is_some()),
+            ("memory", raw.memory.is_some()),
+            ("shared", raw.shared),
+        ];
+        if let Some((name, _)) = here.into_iter().find(|&(_, there)| there) {
+            return refuse(name, "(present)", only);
+        }
+        if let Some(model) = &said.model {
+            let reason = "is for one model, and servers of a class call each by its own name: remove it";
+            return refuse("remote.model", &format!("{model:?}"), reason);
+        }
+        let urls = said.url.all();
+        if let Some(i) = (1..urls.len()).find(|&i| urls[..i].contains(&urls[i])) {
+            let reason = "is there already: a server is one device";
+            return refuse(&format!("remote.url[{i}]"), &format!("{:?}", urls[i]), reason);
+        }
+        // Each model has a name of its own there.
+        let remote = self.servers(at, &said, "model");
+        let backends = self.backends(at, (raw.engine, raw.engine.isolation()), None, daemon);
+        let (name, remote) = (name?, remote?);
+        Ok(ClassConfig {
+            name,
+            engine: raw.engine,
+            devices: remote.addresses.len(),
+            cores: Vec::new(),
+            gpus: Vec::new(),
+            servers: Some(Servers { said, remote }),
+            memory: None,
+            shared: false,
             is_one_of_several: false,
             backends: backends?,
         })

@@ -94,6 +94,95 @@ fn a_box_says_among_what_is_chosen() {
     assert!(service.is_open() && candidates.placed.is_none() && candidates.switches);
 }
 
+/// A class of this machine, and servers elsewhere.
+fn elsewhere(class: &str, service: &str) -> String {
+    format!(
+        "[placement]\n[[placement.class]]\nname = \"here\"\ncount = 2\n[[placement.class]]\nname = \"far\"\nengine = \"oip\"\n{class}\n\
+         [[service]]\nname = \"digits\"\ndeadline = \"50ms\"\nmodels = [\"digits-s\", \"digits-m\"]\n{service}\n"
+    )
+}
+
+const SERVERS: &str =
+    "remote = { url = [\"http://127.0.0.1:1\", \"unix:s\", \"grpc://127.0.0.1:3\"], timeout = \"2s\" }";
+
+#[test]
+fn servers_elsewhere_are_devices_of_a_class() {
+    let config = load(&elsewhere(SERVERS, ""), true).expect("good");
+    let classes = &config.placement.as_ref().expect("there").classes;
+    let far = &classes[1];
+    assert_eq!((far.devices, far.units()), (3, vec![0, 1, 2]));
+    assert_eq!(far.unit(1), Unit::Server("unix:s".to_owned()));
+    let placed = |devices, models| Placed { class: 1, devices, models };
+    let on = config.services[0].on(far, &placed(2, vec![1])).expect("it runs there");
+    let remote = on.backend(0).remote.as_ref().expect("servers");
+    assert_eq!((&*remote.model, remote.addresses.len(), on.workers), ("digits-m", 3, 2));
+    assert_eq!(far.unit_of(&on, 2), Some(2));
+    assert!(config.services[0].on(far, &placed(2, vec![0, 1])).is_none(), "a server is called for one model");
+    // A class that has lost its first server has the others by other numbers.
+    let less = SERVERS.replace("\"http://127.0.0.1:1\", ", "");
+    let less = load(&elsewhere(&less, ""), true).expect("good").placement.expect("there").classes.remove(1);
+    assert_eq!((far.renumbered(&less, 0), less.renumbered(far, 0)), (Some(1), None));
+}
+
+#[test]
+fn a_service_is_on_the_servers_of_a_class_that_it_names() {
+    let placed = |remote: &str| {
+        let service = format!("engine = \"oip\"\nmodel = \"digits-m\"\nworkers = 2\nremote = {{ {remote} }}");
+        let config = load(&elsewhere(SERVERS, &service), false).expect("it can be served");
+        let service = &config.services[0];
+        let placed = service.candidates.as_ref().and_then(|of| of.placed.clone());
+        let far = &config.placement.as_ref().expect("there").classes[1];
+        placed.map(|placed| (placed, far.unit_of(service, 0), far.unit_of(service, 1)))
+    };
+    let there = Placed { class: 1, devices: 2, models: vec![1] };
+    let two = "url = [\"grpc://127.0.0.1:3\", \"unix:s\"]";
+    assert_eq!(placed(&format!("{two}, timeout = \"2s\"")), Some((there, Some(2), Some(1))));
+    assert_eq!(placed(two), None, "they are called in another way");
+    assert_eq!(placed("url = [\"unix:s\", \"unix:t\"], timeout = \"2s\""), None, "one is of no class");
+}
+
+#[test]
+fn every_refusal_of_servers_names_field_value_and_limit() {
+    let refused = |class: &str, service: &str| {
+        load(&elsewhere(class, service), true).expect_err("must be refused").to_string()
+    };
+    for (class, service, told) in [
+        ("count = 1", "", "placement.class[1].remote = (absent): engine \"oip\" needs the servers"),
+        (
+            &format!("{SERVERS}\ncount = 1"),
+            "",
+            "placement.class[1].count = (present): is for devices of this machine",
+        ),
+        (&format!("{SERVERS}\nshared = true"), "", "placement.class[1].shared = (present): is for devices"),
+        (
+            &SERVERS.replace("unix:s", "http://127.0.0.1:1"),
+            "",
+            "placement.class[1].remote.url[1] = \"http://127.0.0.1:1\": is there already",
+        ),
+        (
+            &SERVERS.replace("timeout", "model = \"m\", timeout"),
+            "",
+            "placement.class[1].remote.model = \"m\": is for one model",
+        ),
+        (
+            &SERVERS.replace("127.0.0.1:1", "10.0.0.1:1"),
+            "",
+            "placement.class[1].remote.url = \"http://10.0.0.1:1\": whoever is on the way reads",
+        ),
+        (
+            SERVERS,
+            "remote = { url = \"unix:s\" }",
+            "service[0].remote = (present): is chosen by `weir place`",
+        ),
+    ] {
+        let message = refused(class, service);
+        assert!(message.contains(told), "{told:?} is not in\n{message}");
+    }
+    let here = elsewhere(SERVERS, "").replace("count = 2", &format!("count = 2\n{SERVERS}"));
+    let message = load(&here, true).expect_err("must be refused").to_string();
+    assert!(message.contains("placement.class[0].remote = (table): only for engine = \"oip\""), "{message}");
+}
+
 #[test]
 fn only_a_box_leaves_open_what_serves() {
     let message = load(BOX, false).expect_err("must be refused").to_string();

@@ -57,7 +57,7 @@ pub(in crate::config) enum Gpu {
 }
 
 /// Servers that compute.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(in crate::config) struct Remote {
     pub(in crate::config) url: Urls,
@@ -75,7 +75,7 @@ pub(in crate::config) struct Remote {
 }
 
 /// Whom to trust, and what to show.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(in crate::config) struct ClientTls {
     pub(in crate::config) ca: FilePath,
@@ -84,7 +84,7 @@ pub(in crate::config) struct ClientTls {
 }
 
 /// Where the server of all workers is, or of each in turn.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "must be a URL in quotes, or a list of URLs")]
 pub(in crate::config) enum Urls {
     One(String),
@@ -92,11 +92,15 @@ pub(in crate::config) enum Urls {
 }
 
 impl Urls {
-    pub(in crate::config) fn count(&self) -> u64 {
+    pub(in crate::config) fn all(&self) -> &[String] {
         match self {
-            Self::One(_) => 1,
-            Self::Each(urls) => urls.len() as u64,
+            Self::One(url) => std::slice::from_ref(url),
+            Self::Each(urls) => urls,
         }
+    }
+
+    pub(in crate::config) fn count(&self) -> u64 {
+        self.all().len() as u64
     }
 }
 

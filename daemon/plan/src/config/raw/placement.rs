@@ -7,7 +7,7 @@ use weir_engine::EngineKind;
 
 use super::super::Mode;
 use super::super::controller::EstimatorName;
-use super::{Gpu, Service, SimulatedTime, Stage};
+use super::{Gpu, Remote, Service, SimulatedTime, Stage};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -52,6 +52,8 @@ pub(in super::super) struct Class {
     pub(in super::super) gpu: Option<Gpu>,
     pub(in super::super) cores: Vec<u64>,
     pub(in super::super) count: Option<u64>,
+    /// Servers elsewhere that compute.
+    pub(in super::super) remote: Option<Remote>,
     pub(in super::super) memory: Option<u64>,
     pub(in super::super) shared: bool,
 }
@@ -59,7 +61,16 @@ pub(in super::super) struct Class {
 impl Default for Class {
     fn default() -> Self {
         let (name, engine) = (String::new(), EngineKind::Tract);
-        Self { name, engine, gpu: None, cores: Vec::new(), count: None, memory: None, shared: false }
+        Self {
+            name,
+            engine,
+            gpu: None,
+            cores: Vec::new(),
+            count: None,
+            remote: None,
+            memory: None,
+            shared: false,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use rt_core::Span;
 use serde::Serialize;
-use weir_plan::config::ClassConfig;
+use weir_plan::config::{ClassConfig, Unit};
 use weir_plan::place::Part;
 use weir_plan::plan::{ServicePlan, VariantPlan};
 
@@ -42,6 +42,8 @@ pub(super) struct Served {
     pub(super) cores: Vec<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) gpus: Vec<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) servers: Vec<String>,
     pub(super) demand: f64,
     pub(super) model: String,
     pub(super) variants: Vec<String>,
@@ -88,6 +90,15 @@ impl Keeps {
 }
 
 impl Served {
+    /// Where it is put, for people.
+    pub(super) fn units(&self) -> String {
+        match (&self.cores[..], &self.gpus[..], &self.servers[..]) {
+            ([], [], []) => format!("{} × {}", self.workers, self.class),
+            ([], [], servers) => format!("{} {}", self.class, servers.join(", ")),
+            (list, [], _) | (_, list, _) => format!("{} {list:?}", self.class),
+        }
+    }
+
     pub(super) fn new(runs: &ServicePlan, (class, demand): (&ClassConfig, f64), part: &Part) -> Self {
         let share = |(variant, &share): (&VariantPlan, &f64)| Share {
             model: variant.spec.name.clone(),
@@ -95,9 +106,10 @@ impl Served {
             share,
         };
         let names = runs.variants.iter().map(|variant| variant.spec.name.clone());
-        let (cores, gpus) = match class.gpus.is_empty() {
-            true => (part.units.clone(), Vec::new()),
-            false => (Vec::new(), part.units.clone()),
+        let on = |there: bool| if there { part.units.clone() } else { Vec::new() };
+        let server = |&unit: &usize| match class.unit(unit) {
+            Unit::Server(url) => Some(url),
+            Unit::Number(_) => None,
         };
         Self {
             name: runs.config.name.clone(),
@@ -105,8 +117,9 @@ impl Served {
             class: class.name.clone(),
             workers: runs.worker_count(),
             shared: part.placed.devices == 0,
-            cores,
-            gpus,
+            cores: on(!class.cores.is_empty()),
+            gpus: on(!class.gpus.is_empty()),
+            servers: part.units.iter().filter_map(server).collect(),
             demand,
             model: runs.spec.name.clone(),
             variants: names.skip(1).collect(),
