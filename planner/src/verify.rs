@@ -29,6 +29,7 @@ use std::fmt::Display;
 use serde::Serialize;
 
 use crate::certificate::{Certificate, Claim, Refutation, Rule};
+use crate::number::Number;
 use crate::problem::raw::Unit;
 use problem::{Stream, System, time};
 
@@ -248,6 +249,21 @@ fn same<T: PartialEq + Serialize>(field: impl Display, claimed: &T, derived: &T)
         let text = |value: &T| serde_json::to_string(value).unwrap_or_default();
         Err(wrong(field, text(claimed), text(derived)))
     }
+}
+
+/// Of a time, which is told as the certificate has it.
+fn same_time(
+    field: impl Display,
+    claimed: Option<Number>,
+    unit: Unit,
+    derived: i128,
+) -> Result<(), VerifyError> {
+    if claimed.and_then(|claimed| time(claimed, unit)) == Some(derived) {
+        return Ok(());
+    }
+    let unit = serde_json::to_string(&unit).unwrap_or_default();
+    let claimed = claimed.map(|claimed| format!("{claimed} {}", unit.trim_matches('"')));
+    Err(wrong(field, claimed.as_deref().unwrap_or("null"), format!("{derived} ns")))
 }
 
 fn wrong(field: impl Display, claimed: impl Display, derived: impl Display) -> VerifyError {

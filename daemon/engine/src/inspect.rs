@@ -3,7 +3,7 @@
 mod states;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use tract_onnx::pb::tensor_shape_proto::dimension::Value as Dim;
 use tract_onnx::pb::{ModelProto, NodeProto, ValueInfoProto};
@@ -72,14 +72,18 @@ pub fn inspect(path: &Path, max_model: u64) -> Result<OnnxFile, EngineError> {
     let mut left = max_model - bytes.len() as u64;
     let mut external = Vec::new();
     for location in weights_elsewhere(&proto) {
-        let inside =
-            Path::new(&location).components().all(|part| matches!(part, std::path::Component::Normal(_)));
-        let place = folder.join(&location);
-        if !inside || location.is_empty() {
-            let source =
-                std::io::Error::other(format!("{} keeps weights outside its folder", path.display()));
-            return Err(EngineError::Read { path: place, source });
+        let refuse = |what: &str| {
+            let source = std::io::Error::other(format!("{} {what}", path.display()));
+            Err(EngineError::Read { path: folder.join(&location), source })
+        };
+        if location.is_empty() {
+            return refuse("keeps weights in another file, and does not name it");
         }
+        let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        if !Path::new(&location).components().all(inside) {
+            return refuse("keeps weights outside its folder");
+        }
+        let place = folder.join(&location);
         let weights = read_within(&place, left, max_model)?;
         left -= weights.len() as u64;
         let file = ExternalFile { location, path: place, sha256: sha256_hex(&weights) };

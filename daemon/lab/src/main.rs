@@ -19,5 +19,9 @@ use clap::Parser;
 fn main() -> ExitCode {
     weir::commands::prepare();
     let ended = commands::Cli::parse().run();
-    weir::commands::conclude(ended, weir_os::pipe::finish(), |cause| cause.is::<sim::ReplayError>())
+    let refuses = |cause: &(dyn std::error::Error + 'static)| {
+        cause.is::<sim::ReplayError>()
+            || matches!(cause.downcast_ref(), Some(sim::AcceptError::Refused { .. }))
+    };
+    weir::commands::conclude(ended, weir_os::pipe::finish(), refuses)
 }

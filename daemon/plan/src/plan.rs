@@ -22,7 +22,7 @@ mod weights;
 use std::sync::Arc;
 
 use rt_core::{Admission, LatencyProfile, Net, Selector, System, Workers};
-use weir_engine::ModelSpec;
+use weir_engine::{EngineKind, ModelSpec};
 
 use crate::config::{Config, ServiceConfig};
 use crate::models::{Timed, reach_engines, resolve_models};
@@ -325,7 +325,13 @@ pub fn workers_of(config: &ServiceConfig, entry: &Entry) -> Result<Vec<Workers>,
 fn sizes_of(config: &ServiceConfig, profile: LatencyProfile) -> Result<Vec<Workers>, PlanError> {
     let profiled = profile.max_batch();
     if let Some(batch) = config.batch.filter(|&batch| batch > profiled) {
-        return Err(PlanError::Batch { service: config.name.clone(), batch, profiled });
+        let remedy = match config.engine {
+            EngineKind::Simulated => {
+                "simulated.times says how long so many take; list more, or say a smaller batch"
+            }
+            _ => "run `weir profile` again",
+        };
+        return Err(PlanError::Batch { service: config.name.clone(), batch, profiled, remedy });
     }
     let sizes = match config.batch {
         Some(batch) => batch..=batch,

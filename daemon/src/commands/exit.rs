@@ -100,7 +100,8 @@ mod tests {
             likely: Span::from_millis(1),
             bound: Span::from_millis(9),
         };
-        let missing = PlanError::Batch { service: "t".to_owned(), batch: 2, profiled: 1 };
+        let missing =
+            PlanError::Batch { service: "t".to_owned(), batch: 2, profiled: 1, remedy: "list more" };
         assert!(is_refusal(&Error::from(PlanError::Several(vec![deadline(), stalls]))));
         assert!(!is_refusal(&Error::from(PlanError::Several(vec![deadline(), missing]))));
     }

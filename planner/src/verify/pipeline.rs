@@ -4,7 +4,7 @@ use super::problem::{MANY, Stream, span, streams, time, times};
 use super::theorem::{lcm, repetition};
 use super::{
     MAX_STEPS, UNCONFIRMED, Verified, VerifyError, answered, explained, is_of, keeps_to_curves, levels, same,
-    wrong,
+    same_time, wrong,
 };
 use crate::certificate::{PipelineClaim, PipelineReason};
 use crate::problem::pipeline::raw::Count;
@@ -50,15 +50,15 @@ pub(super) fn check(claim: &PipelineClaim, verified: &mut Verified) -> Result<()
             format!("{bound} ns, where {} ns are asked for", pipeline.latency),
         ));
     }
-    same("bound", &claim.bound.and_then(|b| time(b, unit)), &Some(bound))?;
+    same_time("bound", claim.bound, unit, bound)?;
     let together = derived.lhs - derived.delta == bound;
     same("rule", &claim.rule, &if together { PipelineReason::TheoremP2 } else { PipelineReason::TheoremP1 })?;
     let no_binding = || wrong("binding", "absent", "where a source is answered latest");
     let binding = claim.binding.as_ref().ok_or_else(no_binding)?;
-    same("binding.delta", &time(binding.delta, unit), &Some(derived.delta))?;
+    same_time("binding.delta", Some(binding.delta), unit, derived.delta)?;
     same("binding.sources", &i128::from(binding.sources), &derived.sources)?;
-    same("binding.lhs", &time(binding.lhs, unit), &Some(derived.lhs))?;
-    same("binding.rhs", &time(binding.rhs, unit), &Some(derived.delta + pipeline.latency))?;
+    same_time("binding.lhs", Some(binding.lhs), unit, derived.lhs)?;
+    same_time("binding.rhs", Some(binding.rhs), unit, derived.delta + pipeline.latency)?;
     for (i, answer) in claim.stages.iter().enumerate() {
         let response = answer.response.and_then(|response| time(response, unit));
         same(format!("stages[{i}].response"), &response, &Some(derived.responses[i]))?;

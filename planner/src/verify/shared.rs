@@ -13,7 +13,9 @@ mod relief;
 mod starts;
 
 use super::problem::time;
-use super::{UNCONFIRMED, Verified, VerifyError, answered, explained, is_of, keeps_to_curves, same, wrong};
+use super::{
+    UNCONFIRMED, Verified, VerifyError, answered, explained, is_of, keeps_to_curves, same, same_time, wrong,
+};
 use crate::certificate::{Reference, SharedBinding, SharedClaim, SharedReason};
 use crate::number::Number;
 use crate::problem::raw::Unit;
@@ -75,13 +77,13 @@ pub(super) fn check(claim: &SharedClaim, verified: &mut Verified) -> Result<(), 
     let told = line.as_ref().map_or(0, |line| line.margin().max(0));
     let least = least(told).or_else(|no| if told == 0 { Err(no) } else { least(0) })?;
     let line = line?;
-    same("binding.lhs", &time(binding.lhs, unit), &Some(line.lhs))?;
-    same("binding.rhs", &time(binding.rhs, unit), &Some(line.rhs))?;
+    same_time("binding.lhs", Some(binding.lhs), unit, line.lhs)?;
+    same_time("binding.rhs", Some(binding.rhs), unit, line.rhs)?;
     if line.margin() != least {
         let derived = format!("one of {least} ns");
         return Err(wrong("binding", format!("a line of margin {} ns", line.margin()), derived));
     }
-    same("overrun_margin", &claim.overrun_margin.and_then(|margin| time(margin, unit)), &Some(least))?;
+    same_time("overrun_margin", claim.overrun_margin, unit, least)?;
     limits(claim, &shared, &rule, verified)
 }
 

@@ -350,7 +350,7 @@ impl Pipeline {
         if busy(busiest) <= 1.0 + 1e-9 {
             return Ok(());
         }
-        let thousandths = (busy(busiest) * 1000.0 + 0.999) as u64;
+        let thousandths = (busy(busiest) * 1000.0) as u64 + 1;
         Err(PipelineError::Rate { stage: busiest, thousandths, workers: self.stages[busiest].workers })
     }
 }

@@ -228,7 +228,7 @@ impl Sharing {
         if work <= self.workers as f64 * (1.0 + 1e-9) {
             return Ok(());
         }
-        Err(SharingError::Rate { thousandths: (work * 1000.0 + 0.999) as u64, workers: self.workers })
+        Err(SharingError::Rate { thousandths: (work * 1000.0) as u64 + 1, workers: self.workers })
     }
 
     /// `Σ P_j·c_j`.

@@ -57,6 +57,8 @@ impl TractRunner {
             }
         }
         let mut runner = Self { kind: backend.kind, buffers, plans, modes: loop_modes(max_batch) };
+        // Some operators are refused only when they run: what no request of zeros gets through is of no use.
+        runner.run_as(RunMode::Loop, 1)?;
         runner.modes = choose_modes(&mut runner, spec, source.batched, modes)?;
         let modes = &runner.modes;
         runner.plans.retain(|plan| plan.batch == 1 || is_used(modes, plan.batch, &sizes));

@@ -1,9 +1,13 @@
 //! The fields of a manifest as they stand in its file: each is looked at, and all that is wrong is told with its line.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+/// Characters of a value that are told.
+const SHOWN: usize = 40;
 
 /// What is wrong with a file, each with its line, from 1.
 #[derive(Debug)]
@@ -26,6 +30,12 @@ impl<'a> Problems<'a> {
     /// Notes that a field has a value that is not allowed.
     pub(super) fn refuse(&mut self, at: usize, field: &str, value: impl std::fmt::Display, rule: &str) {
         self.add(at, format!("{field}: `{value}` is refused, {rule}"));
+    }
+
+    /// The same of a value as the file has it there.
+    pub(super) fn refuse_as_written(&mut self, at: Range<usize>, field: &str, rule: &str) {
+        let value: String = self.text.get(at.clone()).unwrap_or_default().chars().take(SHOWN).collect();
+        self.refuse(at.start, field, value, rule);
     }
 
     /// In the order of the file, each once: several that share something may find the same wrong with it.

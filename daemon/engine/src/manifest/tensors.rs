@@ -255,8 +255,7 @@ fn elements(
     let mut bytes = Vec::with_capacity(tensor.bytes());
     for value in given {
         let Some(element) = element(tensor.data_type, value.get_ref()) else {
-            let rule = format!("what {} can hold is needed", tensor.data_type);
-            problems.add(value.span().start, format!("{field}: {rule}"));
+            problems.refuse_as_written(value.span(), field, &limit(tensor.data_type));
             return None;
         };
         bytes.extend(element);
@@ -264,9 +263,30 @@ fn elements(
     Some(bytes)
 }
 
+/// What an element of a value may be.
+fn limit(data_type: DataType) -> String {
+    let whole =
+        |least: i64, most: i64| format!("a whole number in {least}..={most} is needed, for {data_type}");
+    match data_type {
+        DataType::F32 => format!("a number in -{0:e}..={0:e} is needed, for f32", f32::MAX),
+        DataType::F64 => "a number is needed, for f64".to_owned(),
+        DataType::F16 => "a number that f16 holds as it is is needed, in -65504..=65504".to_owned(),
+        DataType::I8 => whole(i8::MIN.into(), i8::MAX.into()),
+        DataType::U8 => whole(u8::MIN.into(), u8::MAX.into()),
+        DataType::I32 => whole(i32::MIN.into(), i32::MAX.into()),
+        DataType::I64 => whole(i64::MIN, i64::MAX),
+        DataType::Bool => "true or false is needed, for bool".to_owned(),
+    }
+}
+
 fn element(data_type: DataType, value: &DeValue<'_>) -> Option<Vec<u8>> {
     Some(match data_type {
-        DataType::F32 => (real(value)? as f32).to_le_bytes().to_vec(),
+        DataType::F32 => {
+            let given = real(value)?;
+            let held = given as f32;
+            // What the file calls infinite is that.
+            (held.is_finite() || !given.is_finite()).then_some(held)?.to_le_bytes().to_vec()
+        }
         DataType::F64 => real(value)?.to_le_bytes().to_vec(),
         DataType::F16 => half(real(value)?)?.to_le_bytes().to_vec(),
         DataType::I8 => i8::try_from(whole(value)?).ok()?.to_le_bytes().to_vec(),

@@ -174,7 +174,11 @@ fn dimensions_are_fixed_and_the_batch_stands_anywhere() {
         ("sequence = 512 }", "sequence = 0 }", "dimensions.sequence: 1 to 2^24, or \"batch\", is needed"),
         ("sequence = 512 }", "sequence = 512, w = 3 }", "dimensions.w: no shape has this name"),
         ("[\"N\", 1]", "[\"N\", \"N\"]", "dynamic dimension `N` is the batch, which a tensor has once"),
-        ("value = 16000", "value = 1.5", "input.value: what i64 can hold is needed"),
+        (
+            "value = 16000",
+            "value = 1.5",
+            "input.value: `1.5` is refused, a whole number in -9223372036854775808..=",
+        ),
         ("[true, false]", "[true]", "input.value: `1 values` is refused, 2 are needed"),
         ("batch = false", "batch = 1", "input.batch: only `false` can be said"),
         ("[\"N\", 1] }", "[\"N\", 1], value = 0 }", "is the batch, which a tensor has once, or not at all"),

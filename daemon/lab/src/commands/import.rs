@@ -21,6 +21,7 @@ use weir_os::pipe::say;
 use weir_plan::config::MAX_SERVICES;
 
 use super::inspect::shape;
+use super::word;
 use dimensions::{Fixes, Size};
 use draft::Draft;
 
@@ -144,7 +145,7 @@ fn configure(drafts: &[Draft], manifest: &Path, folder: &Path, onnxruntime: Opti
     if path.exists() {
         say!("{} is left as it is; these would serve what is new:\n", path.display());
         drafts.iter().for_each(|draft| say!("{}", entry::service(draft)));
-        say!("next: weir check {}", path.display());
+        say!("next: weir check {}", word(&path));
         return Ok(());
     }
     let name = manifest.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -155,7 +156,7 @@ fn configure(drafts: &[Draft], manifest: &Path, folder: &Path, onnxruntime: Opti
         let names: Vec<_> = left_out.iter().map(|draft| draft.spec.name.as_str()).collect();
         say!("one daemon has {MAX_SERVICES} services at most; left out there: {}", names.join(", "));
     }
-    let path = path.display();
+    let path = word(&path);
     say!("next: weir check {path} && weir profile {path} && weir plan {path}");
     Ok(())
 }

@@ -80,7 +80,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 false => format!(" (accuracy {:.1}%)", 100.0 * accuracy),
             };
             match stream.output::<f32>(r) {
-                Ok(logits) if stream.outputs[0].shape.len() == 1 => {
+                // A picture is asked for its class; of anything else the numbers are the answer.
+                Ok(logits) if args.image.is_some() && stream.outputs[0].shape.len() == 1 => {
                     let best =
                         logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(i, _)| i);
                     say!("{variant} says {best}{known}");

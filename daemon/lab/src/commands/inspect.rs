@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::word;
 use weir_engine::Backend;
 use weir_engine::inspect::{Dimension, OnnxFile, OnnxTensor, inspect, likely_states};
 use weir_oip::text::printable;
@@ -85,7 +86,7 @@ fn show(file: &OnnxFile) {
     say!("  operators  {}{more}", printable(&shown.join(", ")));
     let dynamic = file.inputs.iter().flat_map(|input| input.shape.iter().flatten());
     if dynamic.into_iter().any(|dimension| matches!(dimension, Dimension::Dynamic(_))) {
-        say!("  dynamic dimensions need a size: weir import {} suggests one for each", file.path.display());
+        say!("  dynamic dimensions need a size: weir import {} suggests one for each", word(&file.path));
     }
 }
 

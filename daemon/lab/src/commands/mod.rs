@@ -21,6 +21,7 @@ mod train;
 mod tune;
 mod verify;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -82,6 +83,17 @@ enum Command {
         /// What it is seen as
         _name: String,
     },
+}
+
+/// A path as a word of a command line that is to be copied.
+fn word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "_-./+:@%,=".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }
 
 /// The whole command line of `weir`, for its manual and for shells.

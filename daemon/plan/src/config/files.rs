@@ -59,7 +59,8 @@ impl Check<'_> {
         services: &[ServiceConfig],
     ) -> Result<(), Refused> {
         let read = services.iter().filter_map(|service| service.select.file());
-        let mut taken: HashSet<&Path> = read.chain([self.path]).chain(daemon.models.as_deref()).collect();
+        let read = read.chain([self.path]).chain(daemon.models.as_deref());
+        let mut taken: HashSet<PathBuf> = read.map(place).collect();
         // Services that share workers are recorded in the file of their device.
         let own = services.iter().filter(|service| service.share.is_none());
         let own = own.map(|service| (format!("{}.record", service.at), &service.record));
@@ -89,7 +90,7 @@ impl Check<'_> {
             }
         }
         let made = made.into_iter().filter_map(|(field, path)| Some((field.to_owned(), path?)));
-        all(made.chain(records).map(|(field, path)| match taken.insert(path) {
+        all(made.chain(records).map(|(field, path)| match taken.insert(place(path)) {
             true => Ok(()),
             false => {
                 let value = path.display().to_string();
@@ -98,6 +99,14 @@ impl Check<'_> {
         }))
         .map(drop)
     }
+}
+
+/// Where a file is or will be, however it is spelt.
+fn place(path: &Path) -> PathBuf {
+    let folder =
+        path.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+    let new = || Some(folder?.canonicalize().ok()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(new).unwrap_or_else(|| path.to_owned())
 }
 
 /// Whether the recording at `path` has arrivals, which would be lost if another one began there.
@@ -114,4 +123,32 @@ fn holds_else(path: &Path) -> bool {
     let mut read = || File::open(path)?.take(RECORDING.len() as u64).read_to_end(&mut head);
     // What this user may not read, the daemon's may.
     !there.is_file() || (read().is_ok() && !RECORDING.as_bytes().starts_with(&head))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+
+    #[test]
+    fn a_file_is_the_same_however_it_is_spelt() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(folder.path().join("here")).expect("made");
+        std::os::unix::fs::symlink("here", folder.path().join("there")).expect("linked");
+        let path = folder.path().join("weir.toml");
+        let service = "[[service]]\nname = \"a\"\nmodel = \"m\"\ndeadline = \"9ms\"\n";
+        let load = |daemon: &str| {
+            std::fs::write(&path, format!("[daemon]\n{daemon}\n{service}")).expect("written");
+            Config::load(&path).map(drop).map_err(|error| error.to_string())
+        };
+        for (daemon, field) in [
+            ("socket = \"f\"\nmetrics = \"unix:./f\"", "daemon.metrics"),
+            ("profile = \"here/p\"\ncertificate = \"there/p\"", "daemon.certificate"),
+            ("profile = \"here/../weir.toml\"", "daemon.profile"),
+            ("[daemon.oip]\nhttp = \"unix:a\"\ngrpc = \"unix:here/../a\"", "daemon.oip.grpc"),
+        ] {
+            let told = load(daemon).expect_err(daemon);
+            assert!(told.contains(field) && told.contains("must be no other file"), "{daemon}: {told}");
+        }
+        assert_eq!(load("profile = \"here/p\"\ncertificate = \"there/q\""), Ok(()));
+    }
 }

@@ -19,10 +19,8 @@ pub enum PlanError {
     Profile(#[from] ProfileError),
     #[error(transparent)]
     Engine(#[from] EngineError),
-    #[error(
-        "service {service}: batch = {batch}, but the profile covers 1..={profiled}: run `weir profile` again"
-    )]
-    Batch { service: String, batch: usize, profiled: usize },
+    #[error("service {service}: batch = {batch}, but the profile covers 1..={profiled}: {remedy}")]
+    Batch { service: String, batch: usize, profiled: usize, remedy: &'static str },
     #[error("service {service}: the times of {model} with the handover: {source}")]
     Times { service: String, model: String, source: rt_core::ProfileError },
     #[error(

@@ -251,8 +251,17 @@ impl Entry {
                 )
             })?;
             let machine = times.machine.unwrap_or_default();
-            holds(machine.longest_calm_ns <= max_ns && machine.disturbed <= samples, &|| {
-                format!("batch {batch}: {machine:?} is of no {samples} runs up to {max_ns} ns")
+            holds(machine.longest_calm_ns <= max_ns, &|| {
+                let calm = machine.longest_calm_ns;
+                format!(
+                    "batch {batch}: machine.longest_calm_ns is {calm}, at most max_ns = {max_ns} is possible"
+                )
+            })?;
+            holds(machine.disturbed <= samples, &|| {
+                let disturbed = machine.disturbed;
+                format!(
+                    "batch {batch}: machine.disturbed is {disturbed}, at most samples = {samples} is possible"
+                )
             })?;
             let fault = times.tail.and_then(|tail| tail.fault(max_ns, samples));
             fault.map_or(Ok(()), |fault| Err(format!("batch {batch}: {fault}")))?;

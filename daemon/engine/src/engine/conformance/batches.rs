@@ -136,7 +136,10 @@ fn what_is_cast_to_whole_numbers_comes_out_as_such() {
             for i in 0..batch {
                 let (one, other) = (2 * i as i64, 2 * i as i64 + 1);
                 let expected = [2 * one, 2 * other];
-                assert_eq!(bytes_of(&mut *runner, Side::Output, 0, i), bytemuck::cast_slice::<i64, u8>(&expected));
+                assert_eq!(
+                    bytes_of(&mut *runner, Side::Output, 0, i),
+                    bytemuck::cast_slice::<i64, u8>(&expected)
+                );
             }
         }
     });
@@ -211,6 +214,22 @@ fn what_is_no_number_is_passed_on_and_stays_with_its_request() {
 const UNCHECKED: [&str; 4] = ["ort-openvino", "ort-cuda", "ort-cuda apart", "ort-tensorrt"];
 /// These read beyond the table for such an index, which costs the process all that it has on the GPU: in this one that of every other test.
 const OVERREACHING: [&str; 2] = ["tract-cuda", "tract-cuda apart"];
+
+/// As is a dropout that is told that it is being trained, which ONNX Runtime runs.
+#[test]
+fn what_cannot_run_is_refused_when_it_is_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = Onnx::default().input("in", 1, &["N", "2"]).output("out", 1, &["N", "2"]);
+    let file = file.weight("ratio", 1, &[], &0.5_f32.to_ne_bytes()).weight("training", 9, &[], &[1]);
+    let spec = toy_file(&dir, &file.node("Dropout", &["in", "ratio", "training"], &["out"]).bytes());
+    each_engine(|subject| {
+        let mode = subject.mode.map(|mode| vec![mode; 2]);
+        match (subject.load)(&spec, 2, mode.as_deref()) {
+            Ok(mut runner) => assert!(run_f32(&mut *runner, 1, &[1.0, 2.0]).is_ok()),
+            Err(error) => assert!(error.to_string().contains("Dropout"), "{error}"),
+        }
+    });
+}
 
 #[test]
 fn a_run_that_fails_leaves_the_runner_usable() {

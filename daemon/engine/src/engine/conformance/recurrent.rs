@@ -107,7 +107,8 @@ fn an_output_that_no_node_computes_is_what_it_is() {
         .node("Add", &["version", "version"], &["twice"]);
     let mut spec = toy_file(&dir, &file.bytes());
     spec.inputs = ["in", "stamp"].map(|name| tensor(name, DataType::F32, &[2])).to_vec();
-    spec.outputs = ["out", "stamp", "version", "twice"].map(|name| tensor(name, DataType::F32, &[2])).to_vec();
+    spec.outputs =
+        ["out", "stamp", "version", "twice"].map(|name| tensor(name, DataType::F32, &[2])).to_vec();
     each_engine(|subject| {
         let mut runner = subject.load(&spec, 1).unwrap();
         for stamp in [[7.0_f32, 8.0], [9.0, 10.0]] {

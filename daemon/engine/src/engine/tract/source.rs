@@ -174,7 +174,16 @@ impl<'a> Source<'a> {
             let remembers = runnable.typed_model().is_none_or(|model| remembers(model));
             let layouts =
                 [&self.spec.inputs, &self.spec.outputs].map(|side| side.iter().map(Layout::of).collect());
-            Ok(Plan { batch, runnable, state, remembers, inputs, layouts, scratch: Vec::new(), broken: false })
+            Ok(Plan {
+                batch,
+                runnable,
+                state,
+                remembers,
+                inputs,
+                layouts,
+                scratch: Vec::new(),
+                broken: false,
+            })
         })
         .map_err(|reason| EngineError::Compile { model: self.spec.name.clone(), batch, reason })
     }

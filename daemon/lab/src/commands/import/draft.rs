@@ -152,6 +152,14 @@ impl Draft {
             if front && value.is_none() {
                 fixed.remove(0);
             }
+            if let (Some(text), BatchAxis::At(place)) = (value, axis) {
+                let (path, name) = (self.file.path.display(), printable(&input.name));
+                bail!(
+                    "{path}: --fix {name}={text}: dimension {} of `{name}` is that of the batch, so each request brings its own: a value is \
+                     for an input without one",
+                    place + 1
+                );
+            }
             let batch = if value.is_some() { BatchAxis::Nowhere } else { axis };
             let tensor = TensorSpec { batch, ..TensorSpec::new(&input.name, data_type, &fixed) };
             match value {

@@ -60,6 +60,9 @@ pub(super) fn entry(draft: &Draft, file: &Path) -> String {
     text + "# accuracy = 0.9  # the share of right answers, if you know it: variants of one service are chosen by it\n"
 }
 
+/// Bytes that a request over HTTP may say of its tensors before them.
+const HEAD: usize = 4096;
+
 /// A configuration that serves these models, of a manifest in its own folder, without root.
 pub(super) fn configuration(drafts: &[Draft], manifest: &str, onnxruntime: Option<&Path>) -> String {
     let mut text = format!(
@@ -78,11 +81,11 @@ pub(super) fn configuration(drafts: &[Draft], manifest: &str, onnxruntime: Optio
     let largest = |bytes: fn(&Draft) -> usize| drafts.iter().map(bytes).max().unwrap_or(0);
     let request = largest(|draft| packed_len(&draft.spec.inputs));
     let answer = RESULT_HEAD_LEN + largest(|draft| packed_len(&draft.spec.outputs));
-    let frame = request.max(answer) + 64;
+    let frame = request.max(answer) + HEAD;
     if frame > DEFAULT_MAX_FRAME as usize {
         let _ = writeln!(
             text,
-            "max-frame = {frame}        # a request or an answer is as large; larger ones go through shared memory"
+            "max-frame = {frame}        # a request or an answer is as large, also over HTTP; larger ones go through shared memory"
         );
     }
     if answer > 1 << 20 {
