@@ -27,15 +27,21 @@ impl Results {
     #[must_use]
     pub fn beside(&self, policy: Contender, quantity: Quantity) -> Vec<Beside<'_>> {
         let own = self.cells.iter().filter(|cell| cell.policy == policy);
-        own.filter_map(|cell| self.beside_best(cell, quantity)).collect()
+        own.filter_map(|cell| self.beside_best(cell, quantity, &[])).collect()
     }
 
-    /// How the policy of `cell` fares there; `None` if it, or all others, have no value.
-    pub(super) fn beside_best<'a>(&'a self, cell: &'a Cell, quantity: Quantity) -> Option<Beside<'a>> {
+    /// How the policy of `cell` fares there beside all others `without` these; `None` if it, or all of them, have no value.
+    pub(super) fn beside_best<'a>(
+        &'a self,
+        cell: &'a Cell,
+        quantity: Quantity,
+        without: &[Contender],
+    ) -> Option<Beside<'a>> {
         let sign = if quantity.is_more_better() { 1.0 } else { -1.0 };
         let mean = |cell: &Cell| self.estimate(cell, quantity).filter(|e| e.n > 0).map(|e| e.mean);
         let own = mean(cell)?;
-        let others = self.cells.iter().filter(|other| other.is_beside(cell));
+        let others =
+            self.cells.iter().filter(|other| other.is_beside(cell) && !without.contains(&other.policy));
         let valued = others.filter_map(|other| Some((other, mean(other)?)));
         let (rival, best) = valued.max_by(|a, b| (sign * a.1).total_cmp(&(sign * b.1)))?;
         let whole = if quantity.scale() == 1.0 { best / 100.0 } else { 0.01 };

@@ -80,8 +80,8 @@ impl FromStr for Contender {
         if let Ok(kind) = name.parse() {
             return Ok(Self::Serving(kind));
         }
-        // The daemon's own device is `weir` here too.
-        if let Some(kind) = SharedKind::RIVALS.into_iter().find(|kind| kind.name() == name) {
+        // The daemon's device on all workers is `weir` here too.
+        if let Some(kind) = SharedKind::OTHERS.into_iter().find(|kind| kind.name() == name) {
             return Ok(Self::Sharing(kind));
         }
         if let Some(kind) = PipelineKind::ALL.into_iter().find(|kind| kind.name() == name) {
@@ -95,7 +95,7 @@ impl FromStr for Contender {
         }
         let all =
             PolicyKind::ALL.map(PolicyKind::name).into_iter().chain(ServingKind::ALL.map(ServingKind::name));
-        let all = all.chain(SharedKind::RIVALS.map(SharedKind::name));
+        let all = all.chain(SharedKind::OTHERS.map(SharedKind::name));
         let all = all.chain(PipelineKind::ALL.map(PipelineKind::name));
         let all = all.chain(Allocation::OTHERS.map(Allocation::name));
         let all = all.chain(RouterKind::ALL.map(RouterKind::name));

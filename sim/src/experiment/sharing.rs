@@ -122,7 +122,7 @@ impl Sharing {
         if !kind.has_test() {
             return None;
         }
-        if kind == SharedKind::Device || kind == SharedKind::Partition {
+        if kind.is_own() || kind == SharedKind::Partition {
             // Less load never turns a yes of ours into a no, and the test takes long near capacity.
             let (mut yes, mut no) = (0, STEPS + 1);
             while no - yes > 1 {
@@ -134,12 +134,12 @@ impl Sharing {
         (1..=STEPS).rev().find(admits).map(load)
     }
 
-    /// What a policy is told that certifies its `own` load, where `rate` requests a second come. The daemon's device is told what is certified of it, as it
-    /// promises no more; rivals what comes, and a partition no more than it can promise.
+    /// What a policy is told that certifies its `own` load, where `rate` requests a second come. The daemon's devices are told what is
+    /// certified of them, as they promise no more; rivals what comes, and a partition no more than it can promise.
     pub(super) fn tell(&self, kind: SharedKind, own: Option<f64>, rate: f64) -> Told {
         let load = rate / self.rate(1.0);
         let known = match kind {
-            SharedKind::Device => own.unwrap_or(load),
+            kind if kind.is_own() => own.unwrap_or(load),
             SharedKind::Partition => own.map_or(load, |own| own.min(load)),
             _ => load,
         };
@@ -228,7 +228,7 @@ mod tests {
     /// Promise: who tests for the worst keeps what the test admits; who tests for the mean does not.
     #[test]
     fn policies_of_several_services_keep_what_their_tests_for_the_worst_admit() {
-        const SOUND: [&str; 4] = ["weir", "partition", "spread-drop-cycle", "deeprt"];
+        const SOUND: [&str; 5] = ["weir", "weir-split", "partition", "spread-drop-cycle", "deeprt"];
         let mut sharing = Experiment { runs: 1, requests: 3000, ..parse(SHIPPED).expect("an experiment") };
         sharing.policies.retain(|policy| policy.name() == "nexus-cycle" || SOUND.contains(&policy.name()));
         sharing.arrivals.retain(|arrivals| arrivals.name == "adversarial");
@@ -245,6 +245,19 @@ mod tests {
         }
         assert_eq!(kept["weir"].0, 4 * sharing.systems.len() as u32, "all loads up to 1");
         assert!(kept["nexus-cycle"].1 > 0, "{kept:?}");
+        let certified = |policy: &str, system: &str| {
+            let of = |(cell, ..): &(&Cell, f64, f64)| cell.policy.name() == policy && cell.system == system;
+            of_services(&results).find(of).expect("a cell").1
+        };
+        for system in sharing.systems.iter().map(|system| system.name.as_str()) {
+            let (together, split) = (certified("weir", system), certified("weir-split", system));
+            // On a worker each the services of this one carry more.
+            let more = system == "two workers, bursts";
+            assert!(
+                if more { split > 1.15 * together } else { split == together },
+                "{system}: {together}, {split}"
+            );
+        }
         // Of those that do not interrupt batches and whose yes holds, none admits more.
         for (cell, admitted, _) in of_services(&results) {
             let ours = of_services(&results)
@@ -263,7 +276,7 @@ mod tests {
                 "system[0].deadline = : must be none of services",
             ),
             (
-                "\"weir\", \"partition\"",
+                "\"weir\", \"weir-split\"",
                 "\"weir\", \"nexus\"",
                 "policies = nexus: cannot serve several services; system two loose",
             ),

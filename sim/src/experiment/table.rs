@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::beside::Beside;
+use super::contender::Contender;
 use super::quantity::Quantity;
 use super::raw::{At, Table};
 use super::results::{Cell, Results};
@@ -72,9 +73,16 @@ impl Experiment {
                         format!("must be one of several policies, {}, and not `up-to`", all.join(", "));
                     return Err(refuse(format!("{field}.beside"), policy, reason));
                 }
+                let other = |of: &Contender| of != policy && self.policies.contains(of);
+                if let Some(wrong) = table.without.iter().find(|of| !other(of)) {
+                    let reason = format!("must be policies other than {policy}, of {}", all.join(", "));
+                    return Err(refuse(format!("{field}.without"), wrong, reason));
+                }
                 shown.push(Dimension::Policy);
             } else if table.interval {
                 return Err(refuse(format!("{field}.interval"), true, "must be beside a policy"));
+            } else if let Some(first) = table.without.first() {
+                return Err(refuse(format!("{field}.without"), first, "must be beside a policy"));
             }
             self.check_shown(&field, &shown, &table.at)?;
         }
@@ -175,7 +183,7 @@ impl Experiment {
                     cells.iter().filter(|c| rows.of(c) == row && columns.of(c) == *column).collect();
                 let told = if let Some(policy) = table.beside {
                     let own = here.iter().find(|cell| cell.policy == policy);
-                    let beside = own.and_then(|cell| results.beside_best(cell, quantity));
+                    let beside = own.and_then(|cell| results.beside_best(cell, quantity, &table.without));
                     beside.map_or_else(|| "–".to_owned(), |beside| self.told_beside(&beside, table.interval))
                 } else if table.up_to {
                     up_to(here.iter().map(|c| (c.x, results.estimate(c, quantity))))

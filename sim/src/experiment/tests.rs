@@ -265,6 +265,26 @@ fn a_table_tells_one_policy_beside_the_best_of_the_others() {
         worse < -1.0 && tables.contains(&format!("| 400 | {:+} ", (worse * 10.0).round() / 10.0)),
         "{worse} {tables}"
     );
+    // Beside the next best where the best is left out.
+    let lazy = mean(&results, 5, "goodput");
+    let without = view.replace("beside = \"weir\"", "beside = \"weir\"\nwithout = [\"fifo\"]");
+    let shown = format!("{:+} lazy-drop", (1000.0 * (weir / lazy - 1.0)).round() / 10.0);
+    let others = parse(&format!("{text}{without}")).expect("an experiment").tables(&results);
+    assert!(lazy < best && others.contains(&format!("| 400 | {shown} |")), "{others}");
+    for (wrong, reason) in [
+        (
+            without.replace("[\"fifo\"]", "[\"weir\"]"),
+            "table[0].without = weir: must be policies other than weir",
+        ),
+        (
+            without.replace("[\"fifo\"]", "[\"edf\"]"),
+            "table[0].without = edf: must be policies other than weir",
+        ),
+        (without.replace("beside = \"weir\"\n", ""), "table[0].without = fifo: must be beside a policy"),
+    ] {
+        let error = parse(&format!("{text}{wrong}")).expect_err(reason).to_string();
+        assert!(error.contains(reason), "{error}");
+    }
     let lone = view.replace("beside = \"fifo\"", "interval = true");
     let error = parse(&format!("{text}{lone}")).expect_err("refused").to_string();
     assert!(error.contains("table[1].interval = true: must be beside a policy"), "{error}");

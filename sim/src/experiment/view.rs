@@ -32,6 +32,9 @@ pub(super) struct Table {
     /// Instead of the measure itself: by how much this policy is better than the best of the others, and that one's
     /// name.
     pub(super) beside: Option<Contender>,
+    /// Others that it does not stand beside.
+    #[serde(default)]
+    pub(super) without: Vec<Contender>,
     /// Beside which stands how far to trust that: the 95 % confidence interval of the differences run by run.
     #[serde(default)]
     pub(super) interval: bool,

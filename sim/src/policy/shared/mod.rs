@@ -6,7 +6,9 @@ mod deeprt;
 mod first;
 mod lanes;
 mod partition;
+mod parts;
 mod rival;
+mod split;
 
 #[cfg(test)]
 mod tests;
@@ -21,14 +23,17 @@ use super::{PlayError, on_device};
 use cycle::Cycle;
 use deeprt::DeepRt;
 use first::{Clockwork, EdgeServing, FixedPriority, Symphony};
-use partition::Partition;
+use partition::partition;
 use rival::{Rivals, Rule};
+use split::split;
 
 /// A policy for several services by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SharedKind {
     /// The daemon's device, with the batches, the rule and the turns that are promised most with.
     Device,
+    /// The same, or one for each of several groups of the services on its part of the workers, where only so all is promised.
+    Split,
     /// Each service on its share of the workers.
     Partition,
     /// Nexus: squishy bin packing, and early drop in each turn.
@@ -48,8 +53,9 @@ pub enum SharedKind {
 }
 
 impl SharedKind {
-    /// All but the daemon's.
-    pub const RIVALS: [Self; 8] = [
+    /// All but the daemon's device on all workers, which has the name of the daemon's scheduler of one service.
+    pub const OTHERS: [Self; 9] = [
+        Self::Split,
         Self::Partition,
         Self::NexusCycle,
         Self::SpreadCycle,
@@ -65,6 +71,7 @@ impl SharedKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Device => "weir",
+            Self::Split => "weir-split",
             Self::Partition => "partition",
             Self::NexusCycle => "nexus-cycle",
             Self::SpreadCycle => "spread-drop-cycle",
@@ -79,21 +86,23 @@ impl SharedKind {
     /// Whether it has a test of admission.
     #[must_use]
     pub const fn has_test(self) -> bool {
-        matches!(self, Self::Device | Self::Partition | Self::NexusCycle | Self::SpreadCycle | Self::DeepRt)
+        let cycle = matches!(self, Self::NexusCycle | Self::SpreadCycle);
+        cycle || matches!(self, Self::Device | Self::Split | Self::Partition | Self::DeepRt)
+    }
+
+    /// Whether it is the daemon's device, or several of them.
+    #[must_use]
+    pub const fn is_own(self) -> bool {
+        matches!(self, Self::Device | Self::Split)
     }
 
     /// The problem with the largest batches with which its own test of admission says yes: all those that take no longer than
-    /// some time. `None` if it says no; without a test all are admitted.
+    /// some time; of a split those of each group. `None` if it says no; without a test all are admitted.
     #[must_use]
     pub fn planned(self, problem: &SharedProblem) -> Option<SharedProblem> {
-        let admits = |problem: &SharedProblem| match self {
-            Self::Device => decide(problem).answer.is_ok(),
-            Self::Partition => Partition::plan(problem).is_some(),
-            Self::NexusCycle => bins::pack(problem).is_some_and(|bins| bins.len() <= problem.workers),
-            Self::SpreadCycle => Cycle::plan_spread(problem).is_some(),
-            Self::DeepRt => DeepRt::plan(problem).is_some(),
-            Self::ClockworkModels | Self::Symphony | Self::EdgeServing | Self::FixedPriority => true,
-        };
+        if self == Self::Split {
+            return split::planned(problem);
+        }
         // These two choose the batches themselves.
         let all = !matches!(self, Self::Partition | Self::NexusCycle);
         let times = problem.services.iter().flat_map(|s| (1..=s.batch).map(|size| s.profile.bound(size)));
@@ -104,13 +113,26 @@ impl SharedKind {
         let mut tried: Vec<SharedProblem> = Vec::new();
         for one in std::iter::once(problem.clone()).chain(cuts) {
             if tried.last() != Some(&one) {
-                if admits(&one) {
+                if self.admits(&one) {
                     return Some(one);
                 }
                 tried.push(one);
             }
         }
         None
+    }
+
+    /// Whether its own test of admission says yes to these batches.
+    fn admits(self, problem: &SharedProblem) -> bool {
+        match self {
+            Self::Device => decide(problem).answer.is_ok(),
+            Self::Split => split::planned(problem).is_some(),
+            Self::Partition => partition::plan(problem).is_some(),
+            Self::NexusCycle => bins::pack(problem).is_some_and(|bins| bins.len() <= problem.workers),
+            Self::SpreadCycle => Cycle::plan_spread(problem).is_some(),
+            Self::DeepRt => DeepRt::plan(problem).is_some(),
+            Self::ClockworkModels | Self::Symphony | Self::EdgeServing | Self::FixedPriority => true,
+        }
     }
 
     /// Plays `arrivals` of `streams` on the workers of `problem`, as [`drive`]: the streams of the problem, then those of no
@@ -135,8 +157,12 @@ impl SharedKind {
                 return Ok(drive(&mut device, arrivals, order, service, observer)?);
             }
             Self::Partition => {
-                let mut partition = Partition::new(problem, queue, streams)?;
-                return Ok(drive(&mut partition, arrivals, order, service, observer)?);
+                let mut parts = partition(problem, queue, streams)?;
+                return Ok(drive(&mut parts, arrivals, order, service, observer)?);
+            }
+            Self::Split => {
+                let mut parts = split(problem, queue, streams)?;
+                return Ok(drive(&mut parts, arrivals, order, service, observer)?);
             }
             Self::NexusCycle => Box::new(Cycle::nexus(problem)),
             Self::SpreadCycle => Box::new(Cycle::spread(problem)),

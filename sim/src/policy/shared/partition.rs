@@ -2,15 +2,18 @@
 
 use planner::SharedProblem;
 use planner::problem::shared::Service;
-use rt_core::{Dispatch, Instant, LatencyProfile, Span, StreamSpec, System, WorkerId, Workers};
+use rt_core::{Dispatch, LatencyProfile, Span, StreamSpec, System, Workers};
 use virtual_time::Scheduled;
 
 use super::super::weir::{WeirError, by_itself};
-use super::super::{End, Policy, Step};
+use super::parts::Parts;
 use super::work_per_s;
 
 /// Parts of a worker that are told apart.
 const WHOLE: u64 = 1000;
+
+/// A share of a worker in thousandths, and the largest batch.
+type Share = (u64, usize);
 
 /// Each service on a worker that is slower by its share of the time.
 ///
@@ -18,47 +21,27 @@ const WHOLE: u64 = 1000;
 /// on the share `φ` a batch takes `P/φ`, beside those of the others. It interrupts batches at will, which nobody else here
 /// may; in truth parts disturb each other. Shares are the smallest that Theorem A admits, with the batch that asks for
 /// least, and what is left goes to all in proportion; no share is above one worker.
-pub(super) struct Partition {
-    parts: Vec<Scheduled>,
-    /// Of each stream, its service and its number there.
-    streams: Vec<(usize, usize)>,
-    /// Of each service, the streams in order.
-    members: Vec<Vec<usize>>,
+pub(super) fn partition(
+    problem: &SharedProblem,
+    queue: usize,
+    streams: &[(usize, StreamSpec)],
+) -> Result<Parts<Scheduled>, WeirError> {
+    let shares = plan(problem).unwrap_or_else(|| by_work(problem));
+    let used: u64 = shares.iter().map(|&(share, _)| share).sum();
+    let each: Vec<_> = (0..shares.len()).map(|service| vec![service]).collect();
+    Parts::new(&each, streams, |s, specs| {
+        let (share, batch) = shares[s];
+        let more = share * WHOLE * problem.workers as u64 / used.max(1);
+        let specs: Vec<_> = specs.into_iter().map(|(_, spec)| spec).collect();
+        by_itself(&problem.services[s], slowed(&problem.services[s], batch, more.min(WHOLE)), queue, &specs)
+    })
 }
 
-/// A share of a worker in thousandths, and the largest batch.
-type Share = (u64, usize);
-
-impl Partition {
-    pub(super) fn new(
-        problem: &SharedProblem,
-        queue: usize,
-        streams: &[(usize, StreamSpec)],
-    ) -> Result<Self, WeirError> {
-        let mut members = vec![Vec::new(); problem.services.len()];
-        let mut places = Vec::new();
-        for (index, &(service, _)) in streams.iter().enumerate() {
-            places.push((service, members[service].len()));
-            members[service].push(index);
-        }
-        let shares = Self::plan(problem).unwrap_or_else(|| by_work(problem));
-        let used: u64 = shares.iter().map(|&(share, _)| share).sum();
-        let part = |(s, (share, batch)): (usize, Share)| {
-            let more = share * WHOLE * problem.workers as u64 / used.max(1);
-            let specs: Vec<_> = members[s].iter().map(|&index| streams[index].1.clone()).collect();
-            let of = &problem.services[s];
-            by_itself(of, slowed(of, batch, more.min(WHOLE)), queue, &specs)
-        };
-        let parts = shares.into_iter().enumerate().map(part).collect::<Result<_, _>>()?;
-        Ok(Self { parts, streams: places, members })
-    }
-
-    /// A share for each service with which all promises hold.
-    pub(super) fn plan(problem: &SharedProblem) -> Option<Vec<Share>> {
-        let shares = problem.services.iter().map(least).collect::<Option<Vec<_>>>()?;
-        let used: u64 = shares.iter().map(|&(share, _)| share).sum();
-        (used <= WHOLE * problem.workers as u64).then_some(shares)
-    }
+/// A share for each service with which all promises hold.
+pub(super) fn plan(problem: &SharedProblem) -> Option<Vec<Share>> {
+    let shares = problem.services.iter().map(least).collect::<Option<Vec<_>>>()?;
+    let used: u64 = shares.iter().map(|&(share, _)| share).sum();
+    (used <= WHOLE * problem.workers as u64).then_some(shares)
 }
 
 /// The smallest share with which the promises of a service hold, and its batch.
@@ -107,42 +90,4 @@ fn slowed(service: &Service, batch: usize, share: u64) -> Workers {
     let times: Vec<_> = (1..=batch).map(slower).collect();
     let profile = LatencyProfile::new(&times).unwrap_or_else(|_| service.profile.clone());
     Workers { count: 1, batch, profile }
-}
-
-impl Policy for Partition {
-    fn workers(&self) -> usize {
-        self.parts.len()
-    }
-
-    fn arrive(&mut self, now: Instant, stream: usize, token: u64) -> Option<End> {
-        let (service, stream) = self.streams[stream];
-        self.parts[service].arrive(now, stream, token)
-    }
-
-    fn complete(&mut self, now: Instant, worker: WorkerId, time: Span) {
-        self.parts[worker].complete(now, 0, time);
-    }
-
-    fn poll(&mut self, now: Instant) -> Step {
-        let mut next = None::<Instant>;
-        for (worker, part) in self.parts.iter_mut().enumerate() {
-            match part.poll(now) {
-                Step::Start { .. } => return Step::Start { worker },
-                Step::Suspension { stream, state, alarm } => {
-                    return Step::Suspension { stream: self.members[worker][stream], state, alarm };
-                }
-                Step::Wait { until } => next = next.into_iter().chain(until).min(),
-                other => return other,
-            }
-        }
-        Step::Wait { until: next }
-    }
-
-    fn batch(&self, worker: WorkerId) -> impl Iterator<Item = u64> + '_ {
-        self.parts[worker].batch(0)
-    }
-
-    fn bound(&self, worker: WorkerId) -> Span {
-        self.parts[worker].bound(0)
-    }
 }

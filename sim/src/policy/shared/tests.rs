@@ -176,9 +176,9 @@ fn a_partition_runs_services_beside_each_other_slower() {
     // Alone a service needs 2P within 10, so P of 5: two fifths of a worker that needs 2.
     let some = |count: usize| vec![(10, &[2][..], (1, 10)); count];
     let two = problem(1, "row_miss(0)", &some(2));
-    assert_eq!(Partition::plan(&two), Some(vec![(400, 1), (400, 1)]));
-    assert_eq!(Partition::plan(&problem(1, "row_miss(0)", &some(3))), None);
-    assert!(Partition::plan(&problem(2, "row_miss(0)", &some(3))).is_some());
+    assert_eq!(partition::plan(&two), Some(vec![(400, 1), (400, 1)]));
+    assert_eq!(partition::plan(&problem(1, "row_miss(0)", &some(3))), None);
+    assert!(partition::plan(&problem(2, "row_miss(0)", &some(3))).is_some());
     // What is left goes to both, so each has a half.
     let run = play(SharedKind::Partition, &two, &[(0, 0), (0, 1)]);
     let times: Vec<_> = run.batches.iter().map(|b| (b.start.as_nanos(), b.finish.as_nanos() / MS)).collect();
@@ -197,4 +197,42 @@ fn batches_are_cut_to_what_can_be_promised() {
     let (ran, missed) =
         batches(SharedKind::Device, &planned, &[(0, 1), (0, 1), (0, 1), (0, 1), (0, 1), (1, 0)]);
     assert_eq!((ran, missed), (vec![(0, vec![0, 1, 2, 3]), (7, vec![5]), (9, vec![4])], vec![]));
+}
+
+/// A long batch of one keeps no worker from the tight one on the other.
+#[test]
+fn a_split_has_a_device_for_each_group_where_all_together_are_promised_less() {
+    let all = [(20, &[10][..], (1, 25)), (5, &[2], (1, 10)), (6, &[1], (1, 10))];
+    let split = problem(2, "row_miss(0)", &all);
+    assert_eq!(SharedKind::Device.planned(&split), None);
+    assert_eq!(SharedKind::Split.planned(&split), Some(split.clone()));
+    // The long one, and then the short ones one after the other on the other worker, though the first is free soon.
+    let run = play(SharedKind::Split, &split, &[(0, 0), (1, 1), (1, 2), (11, 1), (11, 2)]);
+    let of = |b: &virtual_time::Batch| (b.worker, b.start.as_nanos() / MS, b.finish.as_nanos() / MS);
+    let ran: Vec<_> = run.batches.iter().map(of).collect();
+    assert_eq!(ran, [(0, 0, 10), (1, 1, 3), (1, 3, 4), (1, 11, 13), (1, 13, 14)]);
+    assert_eq!(
+        run.requests.iter().map(|r| (r.stream, r.mandatory)).collect::<Vec<_>>(),
+        [(0, true), (1, true), (2, true), (1, true), (2, true)]
+    );
+    // One worker is not divided, nor two that together promise all.
+    let (one, rare) = (problem(1, "row_miss(0)", &all[..1]), problem(2, "row_miss(0)", &all[1..]));
+    for together in [one, rare] {
+        assert_eq!(SharedKind::Split.planned(&together), SharedKind::Device.planned(&together));
+        let both = [(0, 0), (0, together.services.len() - 1)];
+        let run = |kind| {
+            let run = play(kind, &together, &both);
+            (run.batches, run.requests)
+        };
+        assert_eq!(run(SharedKind::Split), run(SharedKind::Device));
+    }
+}
+
+/// Batches of a group are cut for what is tight in it, and not for others.
+#[test]
+fn a_split_cuts_the_batches_of_each_group_for_itself() {
+    let split = problem(2, "row_miss(0)", &[(40, &[4, 6, 8, 10, 12], (5, 20)), (5, &[2, 4], (1, 3))]);
+    let planned = SharedKind::Split.planned(&split).expect("each has a worker");
+    assert_eq!(planned.services.iter().map(|s| s.batch).collect::<Vec<_>>(), [5, 1]);
+    assert_eq!(SharedKind::Device.planned(&split), None);
 }
