@@ -184,7 +184,16 @@ pub(crate) fn shared(problem: &Problem, one: usize, other: usize, class: usize) 
             }
         }
     }
-    keep_best(all, |a: &Shared, b: &Shared| (0..2).all(|i| is_no_worse(&a.of[i].1, &b.of[i].1)))
+    let no_worse = |a: &Shared, b: &Shared| (0..2).all(|i| is_no_worse(&a.of[i].1, &b.of[i].1));
+    // What stands for another counts for no less: for how much is asked only of those that nothing stands for.
+    let mut all = keep_best(all, no_worse);
+    for (s, of) in all.iter_mut().flat_map(|shared| &mut shared.of) {
+        let service = &problem.services[*s];
+        let promised = service.promise.as_ref().zip(of.shape);
+        of.quota = promised.map_or(0.0, |(promise, shape)| promise.quota(&shape, service.deadline));
+        of.shape = of.shape.filter(|_| of.quota > 0.0);
+    }
+    keep_best(all, no_worse)
 }
 
 /// Of `all` ways of a box to share devices those that are worth a look: where nothing else of a service is of the same kind, what serves no
@@ -198,17 +207,20 @@ pub(crate) fn worth_sharing(all: Vec<Shared>) -> Vec<Shared> {
     let stands_for = |a: &(usize, Configuration), b: &(usize, Configuration)| {
         a.1.quota >= b.1.quota && serves_no_worse(&a.1, &b.1)
     };
-    let is_single = |shared: &Shared| kinds(shared).all(|kind| alike[&kind] == 1);
-    let no_worse = |a: &Shared, b: &Shared| is_single(b) && (0..2).all(|i| stands_for(&a.of[i], &b.of[i]));
-    let mut groups: BTreeMap<(usize, usize, usize), Vec<Shared>> = BTreeMap::new();
+    let no_worse = |(a, _): &(Shared, bool), (b, is_single): &(Shared, bool)| {
+        *is_single && (0..2).all(|i| stands_for(&a.of[i], &b.of[i]))
+    };
+    let mut groups: BTreeMap<(usize, usize, usize), Vec<(Shared, bool)>> = BTreeMap::new();
     for shared in all {
         let [(one, of), (other, _)] = &shared.of;
-        groups.entry((*one, *other, of.class)).or_default().push(shared);
+        let is_single = kinds(&shared).all(|kind| alike[&kind] == 1);
+        groups.entry((*one, *other, of.class)).or_default().push((shared, is_single));
     }
-    groups.into_values().flat_map(|group| keep_best(group, no_worse)).collect()
+    let kept = groups.into_values().flat_map(|group| keep_best(group, no_worse));
+    kept.map(|(shared, _)| shared).collect()
 }
 
-/// What one of two services has of a device; `None` if a request of it would be late behind a round.
+/// What one of two services has of a device, but for how much of its promise it keeps; `None` if a request of it would be late behind a round.
 fn half(
     service: &Service,
     class: usize,
@@ -220,9 +232,8 @@ fn half(
     if shape.batches_by(service.deadline) == 0 {
         return None;
     }
-    let quota = service.promise.as_ref().map(|promise| promise.quota(&shape, service.deadline));
-    let shape = quota.filter(|&quota| quota > 0.0).map(|_| shape);
-    Some(Configuration { class, base: own, better: None, shape, quota: quota.unwrap_or(0.0) })
+    let shape = service.promise.as_ref().map(|_| shape);
+    Some(Configuration { class, base: own, better: None, shape, quota: 0.0 })
 }
 
 /// Whether devices with `a` can answer whatever those with `b` do, as accurately.

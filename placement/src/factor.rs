@@ -30,7 +30,9 @@ pub(crate) fn what_fits(placing: &Placing<'_>) -> Result<Outcome, PlaceError> {
                 let at_least = (-least.bound).max(0.0);
                 return Ok(Outcome::Promises { violated: least.missing, at_least });
             }
-            None => return Ok(Outcome::Unknown { bound: f64::INFINITY }),
+            None if placing.is_separable() => return Ok(Outcome::Unknown { bound: f64::INFINITY }),
+            // Whether some of the demand fits is asked next.
+            None => {}
         }
     }
     let hopeless = hopeless(placing.problem);

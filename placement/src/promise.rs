@@ -1,6 +1,7 @@
 //! Whether devices keep a promise together: by quotas, at most two kinds of them, or as one pool.
 
 use rt_core::Span;
+use rustc_hash::FxHashMap;
 
 use crate::configuration::Configuration;
 use crate::problem::Promise;
@@ -35,10 +36,11 @@ pub(crate) struct Keeping<'a> {
 impl<'a> Keeping<'a> {
     pub(crate) fn new(promise: &'a Promise, deadline: Span, configurations: &[Configuration]) -> Self {
         let mut shapes: Vec<(Shape, f64)> = Vec::new();
+        let mut known: FxHashMap<Shape, usize> = FxHashMap::default();
         let mut kinds = Vec::new();
         for configuration in configurations {
             kinds.push(configuration.shape.map(|shape| {
-                shapes.iter().position(|(known, _)| *known == shape).unwrap_or_else(|| {
+                *known.entry(shape).or_insert_with(|| {
                     shapes.push((shape, configuration.quota));
                     shapes.len() - 1
                 })

@@ -48,15 +48,13 @@ impl Shape {
     /// The most batches that are over by `span`, whatever happens.
     #[must_use]
     pub fn batches_by(&self, span: Span) -> u64 {
-        let (time, others) = (u128::from(self.time.as_nanos()), u128::from(self.others.as_nanos()));
-        let Some(left) = span.as_nanos().checked_sub(self.blocked.as_nanos()).map(u128::from) else {
+        let (turn, round) = (u64::from(self.turn), self.round().as_nanos());
+        let Some(left) = span.as_nanos().checked_sub(self.blocked.as_nanos()) else {
             return 0;
         };
         // The i-th ends at ⌈i/turn⌉·others + i·time: whole rounds, and then what is left of one.
-        let turn = u128::from(self.turn);
-        let rounds = left / (others + turn * time);
-        let rest = (left % (others + turn * time)).saturating_sub(others) / time;
-        (rounds * turn + rest.min(turn)) as u64
+        let rest = (left % round).saturating_sub(self.others.as_nanos()) / self.time.as_nanos();
+        (left / round).saturating_mul(turn) + rest.min(turn)
     }
 
     /// Requests a second where all batches are full.

@@ -91,15 +91,20 @@ pub(crate) fn solve(
             let again = Building::new(problem, columns, aim, &rules, Some(counts)).solve(left)?;
             whole.plan = again.plan.or(Some(plan));
         }
-        let Some(plan) = whole.plan.as_mut().filter(|_| aim != Aim::Promises) else { return Ok(whole) };
+        let Some(plan) = whole.plan.as_mut() else { return Ok(whole) };
         let mut again = false;
         for (s, service) in problem.services.iter().enumerate() {
             let Some(promise) = &service.promise else { continue };
+            // What something is missing of is kept by no rule.
+            if whole.missing.iter().any(|(of, _)| *of == s) {
+                continue;
+            }
             let (all, numbers) = hosting(plan, s);
             match Keeping::new(promise, service.deadline, &all).rule(&numbers) {
                 Some(rule) => plan.promises.push((s, rule)),
                 // More rises are looked at each time.
                 None if rules[s] < MAX_RISES => (again, rules[s]) = (true, (rules[s] * 4).max(RISES)),
+                None if aim == Aim::Promises => {}
                 None => {
                     return Err(format!("the solver's plan does not keep the promise of {}", service.name));
                 }

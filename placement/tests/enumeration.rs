@@ -346,6 +346,8 @@ fn plans_with_a_better_variant_beside_the_base_are_as_good_as_the_best_of_all() 
 fn plans_with_shared_devices_are_as_good_as_the_best_of_all() {
     let fit = compare((0xcafe, 60), (2, 2, false), &[(1, 1), (2, 1)], true);
     assert!(fit >= 20, "only {fit} fit");
+    let fit = compare((0xb0de, 60), (2, 2, false), &[(1, 2), (2, 1)], false);
+    assert!(fit >= 20, "only {fit} fit");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, Problem as Progra
 
 use crate::PROVEN;
 use crate::configuration::{Configuration, Post};
-use crate::plan::{Held, Plan};
+use crate::plan::Held;
 use crate::problem::Problem;
 use crate::promise::{EPSILON, Keeping};
 use crate::quota::Shape;
@@ -21,7 +21,7 @@ use super::kinds::Two;
 
 /// What a promise that is not kept, or a demand that is not served, costs in points.
 const MISSING: f64 = 300.0;
-/// How many devices are taken out at most.
+/// How many devices are taken out at most: of any services, or of one.
 const TAKEN: u64 = 4;
 /// Which part of what they are worth, at least, ways are compared by: thrown anew each time that devices are taken out, between these.
 const NEAR: [f64; 2] = [0.3, 1.0];
@@ -109,25 +109,29 @@ impl<'a> Exchange<'a> {
         Self { problem, columns, ways, kinds, dice: Dice(0x9e37_79b9_7f4a_7c15) }
     }
 
-    /// What devices hold in a better plan than `known`, if one is found: until nothing better is for so many `rounds`, or it is `end`. None is
-    /// worth more than `bound`.
+    /// What devices hold in a plan that is worth more than `least`, if one is found, where they hold what `start` says at first: until nothing
+    /// better is for so many `rounds`, or it is `end`. None is worth more than `bound`.
     pub(super) fn improved(
         &mut self,
-        known: Option<&Plan>,
-        bound: f64,
+        start: &[(Held, u32)],
+        (least, bound): (f64, f64),
         rounds: u32,
         end: Until,
     ) -> Option<Vec<(Held, u32)>> {
-        let mut current = self.begin(known);
+        let mut current = self.begin(start);
         self.fill(&mut current)?;
         let (mut best, mut since) = (current.clone(), 0);
         while since < rounds && !end.is_over() && best.worth.points < bound - PROVEN {
             let mut trial = current.clone();
+            let services = self.problem.services.len() as u64;
+            let own = (self.dice.below(2) == 0).then(|| self.dice.below(services) as usize);
             for _ in 0..=self.dice.below(TAKEN) {
-                self.take(&mut trial);
+                self.take(&mut trial, own);
             }
-            self.fill(&mut trial)?;
             since += 1;
+            if self.fill(&mut trial).is_none() {
+                continue;
+            }
             let worse =
                 WORSE * (bound - best.worth.points).min(ANY) * f64::from(rounds - since) / f64::from(rounds);
             if trial.worth.points >= current.worth.points - worse {
@@ -137,24 +141,22 @@ impl<'a> Exchange<'a> {
                 (best, since) = (current.clone(), 0);
             }
         }
-        let least = known.map_or(f64::NEG_INFINITY, |plan| plan.accuracy + GAIN);
-        let better = best.worth.points > least && best.worth.kept.iter().all(|kept| *kept);
+        let better = best.worth.points > least + GAIN && best.worth.kept.iter().all(|kept| *kept);
         better.then(|| best.held.iter().map(|&(way, count)| (self.held(way), count)).collect())
     }
 
-    /// What `known` holds, or nothing.
-    fn begin(&self, known: Option<&Plan>) -> Hosting {
+    /// What `start` says, as far as it is among the ways.
+    fn begin(&self, start: &[(Held, u32)]) -> Hosting {
         let mut hosting = Hosting {
             held: Vec::new(),
             free: self.problem.classes.iter().map(|(_, count)| *count).collect(),
             kinds: self.kinds.iter().map(|&kinds| vec![0.0; kinds]).collect(),
             worth: Worth::default(),
         };
-        if let Some(known) = known {
-            for way in 0..self.ways.len() {
-                for _ in 0..known.devices_of(&self.held(way)) {
-                    self.put(&mut hosting, way, 1);
-                }
+        for way in 0..self.ways.len() {
+            let held = self.held(way);
+            for (_, count) in start.iter().filter(|(known, _)| *known == held) {
+                (0..*count).for_each(|_| self.put(&mut hosting, way, 1));
             }
         }
         hosting
@@ -187,19 +189,22 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Takes a device out that is thrown.
-    fn take(&mut self, hosting: &mut Hosting) {
-        let all: u32 = hosting.held.iter().map(|(_, count)| count).sum();
+    /// Takes a device out that is thrown, one of a service where that is said.
+    fn take(&mut self, hosting: &mut Hosting, own: Option<usize>) {
+        let serves = |s: usize, way: usize| self.ways[way].halves.iter().any(|half| half.service == s);
+        let may = hosting.held.iter().filter(|(way, _)| own.is_none_or(|s| serves(s, *way)));
+        let may: Vec<(usize, u32)> = may.copied().collect();
+        let all: u32 = may.iter().map(|(_, count)| count).sum();
         if all == 0 {
             return;
         }
         let mut place = self.dice.below(u64::from(all)) as u32;
-        let way = hosting.held.iter().find(|(_, count)| {
+        let way = may.into_iter().find(|(_, count)| {
             let here = place < *count;
             place = place.saturating_sub(*count);
             here
         });
-        if let Some(&(way, _)) = way {
+        if let Some((way, _)) = way {
             self.put(hosting, way, -1);
         }
     }

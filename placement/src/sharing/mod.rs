@@ -18,8 +18,8 @@ mod tests;
 use microlp::{ComparisonOp, Error, Solution};
 
 use crate::PROVEN;
-use crate::plan::Plan;
-use crate::problem::Problem;
+use crate::plan::{Held, Plan};
+use crate::problem::{Problem, Service};
 use crate::until::Until;
 use crate::whole::{self, Bounded, Columns};
 use exchange::Exchange;
@@ -36,6 +36,10 @@ const FIRST: f64 = 0.05;
 const MOST: f64 = 1e7;
 /// The part of the time that is left for which it is looked for plans by exchange, and then at first for the best.
 const PART: u32 = 3;
+/// Which part of what a device is worth on average it loses at most with what is exchanged, one after the other; and of how many devices at
+/// most it is soon known what is best.
+const NEAR: [f64; 4] = [0.02, 0.06, 0.2, 0.6];
+const FEW_DEVICES: u32 = 8;
 /// For how many rounds no better plan may be found by exchange, at first and then.
 const FEW: u32 = 200;
 const MANY: u32 = 2_000;
@@ -53,6 +57,15 @@ pub(crate) fn solve(
     let bounded = columns.bounded(problem).ok_or("no multipliers bound the plans")?;
     let bound = bounded.bound;
     let mut looking = Looking { problem, columns, bounded, known: alone, bound, lost: FIRST };
+    let devices: u32 = problem.classes.iter().map(|(_, count)| count).sum();
+    // No plan is worth less than if the least accurate answered all: where none is worth as much, there is none.
+    let answered = |service: &Service| {
+        let least = service.variants.iter().map(|of| of.accuracy).fold(f64::INFINITY, f64::min);
+        problem.share(service) * least
+    };
+    if devices > FEW_DEVICES && bound >= problem.services.iter().map(answered).sum::<f64>() - PROVEN {
+        looking.exchange_near(Until::after(end.left() * 2 / PART));
+    }
     for (rounds, part) in [(FEW, PART), (MANY, 1)] {
         looking.exchange(rounds, Until::after(end.left() / PART));
         if looking.best(Until::after(end.left() / part))? {
@@ -84,6 +97,9 @@ impl Looking<'_> {
     /// Looks for the best plan until `end`; whether that is known then.
     fn best(&mut self, end: Until) -> Result<bool, String> {
         loop {
+            if end.is_over() {
+                return Ok(false);
+            }
             let least = self.least() + MORE;
             let floor = (self.bounded.bound - self.lost).max(least);
             let found = self.above(floor, end)?;
@@ -99,14 +115,44 @@ impl Looking<'_> {
         }
     }
 
+    /// Looks for better plans by exchange of what loses little, from what the program without whole numbers has whole, and from the plan that
+    /// is known: where there are many devices much of them may be shared, and little is lost by that.
+    fn exchange_near(&mut self, end: Until) {
+        let mut rounded = Vec::new();
+        for (i, part) in NEAR.into_iter().enumerate() {
+            let most = part * self.bounded.device;
+            let columns = self.bounded.near(self.columns, most, self.known.as_ref());
+            let until = |runs: usize| Until::after(end.left() / (2 * (NEAR.len() - i) - runs) as u32);
+            if rounded.is_empty() && !end.is_over() {
+                rounded = Relaxation::new(self.problem, &columns).0.rounded();
+            }
+            self.exchanged(&columns, &rounded, MANY, until(0));
+            self.exchanged(&columns, &self.held(), MANY, until(1));
+        }
+    }
+
     /// Looks for a better plan by exchange, until none is found for so many `rounds`.
     fn exchange(&mut self, rounds: u32, end: Until) {
         let columns = self.bounded.within(self.columns, self.least() - MORE);
-        let mut exchange = Exchange::new(self.problem, &columns);
-        let held = exchange.improved(self.known.as_ref(), self.bound, rounds, end);
+        self.exchanged(&columns, &self.held(), rounds, end);
+    }
+
+    /// What the known plan holds.
+    fn held(&self) -> Vec<(Held, u32)> {
+        let devices = self.known.iter().flat_map(|plan| &plan.devices);
+        devices.map(|devices| (devices.held.clone(), devices.count)).collect()
+    }
+
+    /// Looks for a better plan by exchange of `columns`, from `start` on.
+    fn exchanged(&mut self, columns: &Columns, start: &[(Held, u32)], rounds: u32, end: Until) {
+        let (least, bound) = (self.least(), self.bound);
+        if bound - least <= PROVEN || end.is_over() {
+            return;
+        }
+        let held = Exchange::new(self.problem, columns).improved(start, (least, bound), rounds, end);
         // It may serve less than all, and then it is no plan.
         let found = held.and_then(|held| whole::filled(self.problem, held).ok().flatten());
-        self.known = found.filter(|plan| plan.accuracy > self.least()).or(self.known.take());
+        self.known = found.filter(|plan| plan.accuracy > least).or(self.known.take());
     }
 
     /// Looks for the best plan that is worth more than `floor`.

@@ -79,6 +79,16 @@ impl Relaxation {
         self.groups.iter().map(devices).collect()
     }
 
+    /// What devices hold in its solution, but for those that are not whole; nothing if it has none.
+    pub(super) fn rounded(&self) -> Vec<(Held, u32)> {
+        let Ok(Some(root)) = self.root() else { return Vec::new() };
+        let all =
+            self.groups.iter().flatten().map(|member| (member, (member.devices(&root) + WHOLE).floor()));
+        all.filter(|(_, count)| *count > 0.0)
+            .map(|(member, count)| (member.held.clone(), count as u32))
+            .collect()
+    }
+
     /// What is the farthest from a whole number, behind so many others, each of another group: of all devices of the group, where not all of
     /// those are whole, else of some; `None` if there are no more.
     pub(super) fn split(&self, devices: &[Vec<f64>], others: usize) -> Option<Split> {

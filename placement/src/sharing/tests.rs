@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
+use super::NEAR;
 use super::exchange::Exchange;
+use super::relaxation::Relaxation;
 use crate::plan::{Held, Plan};
 use crate::problem::Problem;
 use crate::until::Until;
 use crate::whole::{Columns, filled};
 
-/// As many devices as said of one class, and three services that each need less than one: the first two are promised something.
-fn problem(devices: u32) -> Problem {
+/// As many devices as said of one class, and three services of each of which so much is demanded: the first two are promised something.
+fn problem(devices: u32, demand: u32) -> Problem {
     let service = |name: &str, promise: &str| {
         format!(
-            r#"{{"name": "{name}", "demand": 100, "deadline": 100, {promise} "variants": [
+            r#"{{"name": "{name}", "demand": {demand}, "deadline": 100, {promise} "variants": [
                 {{"name": "small", "accuracy": 70, "time": {{"gpu": {{"1": 2, "4": 5}}}}}},
                 {{"name": "large", "accuracy": 80, "time": {{"gpu": {{"1": 4, "4": 10}}}}}}]}}"#
         )
@@ -28,18 +30,18 @@ fn problem(devices: u32) -> Problem {
 fn improved(problem: &Problem, known: Option<&Plan>) -> Option<Plan> {
     let columns = Columns::new(problem).expect("few columns");
     let bound = columns.bounded(problem).expect("multipliers").bound;
-    let held = Exchange::new(problem, &columns).improved(
-        known,
-        bound,
-        400,
-        Until::after(Duration::from_secs(60)),
-    )?;
+    let held = |plan: &Plan| plan.devices.iter().map(|of| (of.held.clone(), of.count)).collect();
+    let start: Vec<(Held, u32)> = known.map_or_else(Vec::new, held);
+    let least = known.map_or(f64::NEG_INFINITY, |plan| plan.accuracy);
+    let end = Until::after(Duration::from_secs(60));
+    let held = Exchange::new(problem, &columns).improved(&start, (least, bound), 400, end)?;
     filled(problem, held).expect("its promises are kept")
 }
 
 #[test]
 fn exchange_finds_a_plan_from_nothing_where_devices_must_be_shared() {
-    let problem = problem(2);
+    // Each needs less than one device.
+    let problem = problem(2, 100);
     let plan = improved(&problem, None).expect("a plan");
     assert_eq!(plan.promises.len(), 2);
     let best = crate::place(&problem, Duration::from_secs(60)).expect("an answer");
@@ -57,5 +59,22 @@ fn exchange_finds_a_plan_from_nothing_where_devices_must_be_shared() {
 
 #[test]
 fn exchange_finds_nothing_where_no_plan_is() {
-    assert!(improved(&problem(1), None).is_none(), "three services, and a device holds two");
+    assert!(improved(&problem(1, 100), None).is_none(), "three services, and a device holds two");
+}
+
+#[test]
+fn of_what_loses_little_exchange_makes_a_plan_that_loses_little() {
+    let problem = problem(10, 1500);
+    let columns = Columns::new(&problem).expect("few columns");
+    let bounded = columns.bounded(&problem).expect("multipliers");
+    let near = bounded.near(&columns, NEAR[1] * bounded.device, None);
+    assert!(near.count() < columns.count(), "{} of {}", near.count(), columns.count());
+    let rounded = Relaxation::new(&problem, &near).0.rounded();
+    assert!(rounded.iter().map(|(_, count)| count).sum::<u32>() >= 6, "{rounded:?}");
+    let limits = (f64::NEG_INFINITY, bounded.bound);
+    let end = Until::after(Duration::from_secs(60));
+    let held = Exchange::new(&problem, &near).improved(&rounded, limits, 400, end).expect("a plan");
+    let plan = filled(&problem, held).expect("its promises are kept").expect("all is served");
+    assert!(bounded.bound - plan.accuracy < 0.05, "{} of {}", plan.accuracy, bounded.bound);
+    assert!(plan.devices.iter().any(|devices| matches!(devices.held, Held::Shared(_))));
 }

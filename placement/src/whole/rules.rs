@@ -50,23 +50,24 @@ impl Building<'_> {
         let most = Keeping::new(promise, service.deadline, &all).at_most();
         let mut whole = LinearExpr::empty();
         counts.iter().zip(most).for_each(|(&count, most)| whole.add(count, most));
-        match self.slack.as_ref().map(|slack| slack[s]) {
-            Some(Some(slack)) => whole.add(slack, 1.0),
-            _ if rises > 0 => self.choose(promise, service.deadline, &all, &counts, rises),
-            _ => {}
+        let slack = self.slack.as_ref().and_then(|slack| slack[s]);
+        slack.into_iter().for_each(|slack| whole.add(slack, 1.0));
+        if rises > 0 {
+            self.choose(promise, service.deadline, (&all, &counts), slack, rises);
         }
         self.program.add_constraint(whole, ComparisonOp::Ge, 1.0);
     }
 
-    /// Two kinds by their quotas, or a pool of those whose batches are up to some length.
+    /// Two kinds by their quotas, or a pool of those whose batches are up to some length; but for `slack`, if something may be missing.
     fn choose(
         &mut self,
         promise: &Promise,
         deadline: Span,
-        all: &[Configuration],
-        counts: &[Variable],
+        (all, counts): (&[Configuration], &[Variable]),
+        slack: Option<Variable>,
         rises: usize,
     ) {
+        let missing = |row: &mut LinearExpr| slack.into_iter().for_each(|slack| row.add(slack, 1.0));
         let most =
             all.iter().map(|configuration| f64::from(self.problem.count(configuration.class))).sum::<f64>();
         let mut kinds: BTreeMap<Shape, LinearExpr> = BTreeMap::new();
@@ -87,6 +88,7 @@ impl Building<'_> {
         let by_quotas = self.program.add_binary_var(0.0);
         rule.add(by_quotas, 1.0);
         sum.add(by_quotas, -1.0);
+        missing(&mut sum);
         self.program.add_constraint(sum, ComparisonOp::Ge, 0.0);
         let mut longest: Vec<Span> =
             kinds.keys().filter(|shape| shape.is_plain()).map(|shape| shape.blocked).collect();
@@ -106,6 +108,7 @@ impl Building<'_> {
                     begun.add(count, (f64::from(shape.batch) * batches / rise.requests as f64).min(most));
                 }
                 begun.add(pooled, -1.0);
+                missing(&mut begun);
                 self.program.add_constraint(begun, ComparisonOp::Ge, 0.0);
             }
         }

@@ -6,7 +6,8 @@
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, Problem as Program};
 
 use super::Columns;
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, Shared};
+use crate::plan::{Held, Plan};
 use crate::problem::Problem;
 use crate::promise::Keeping;
 
@@ -35,21 +36,40 @@ struct Multipliers {
     promises: Vec<f64>,
 }
 
+/// What all of a device is worth that serves so.
+fn gain(&(s, part, points): &Serving, by: &Multipliers) -> f64 {
+    part * (points - by.requests[s])
+}
+
 impl Line {
     /// What a device is worth with this column, and the post that it is best used for.
     fn worth(&self, by: &Multipliers) -> (f64, Option<Serving>) {
-        let gain = |&(s, part, points): &Serving| part * (points - by.requests[s]);
-        let best = self.posts.iter().map(|post| (gain(post), Some(*post)));
+        let best = self.posts.iter().map(|post| (gain(post, by), Some(*post)));
         let best = best.fold((0.0, None), |a, b| if b.0 > a.0 { b } else { a });
-        (best.0 + self.counts.iter().map(|&(s, counts)| by.promises[s] * counts).sum::<f64>(), best.1)
+        (best.0 + self.kept(by), best.1)
+    }
+
+    /// What it is worth if it is used for that post alone which is worth least.
+    fn least(&self, by: &Multipliers) -> f64 {
+        let least = self.posts.iter().map(|post| gain(post, by)).reduce(f64::min);
+        least.unwrap_or(0.0) + self.kept(by)
+    }
+
+    /// What it is worth for promises.
+    fn kept(&self, by: &Multipliers) -> f64 {
+        self.counts.iter().map(|&(s, counts)| by.promises[s] * counts).sum()
     }
 }
 
 /// A bound on all plans of services, and what a plan loses at least with each column, those of each service alone before those that two share.
 pub(crate) struct Bounded {
     pub(crate) bound: f64,
+    /// What a device is worth on average.
+    pub(crate) device: f64,
     alone: Vec<Vec<f64>>,
     shared: Vec<f64>,
+    /// What a shared device loses that serves only that of both services by which it loses more.
+    either: Vec<f64>,
 }
 
 impl Bounded {
@@ -63,6 +83,27 @@ impl Bounded {
         Columns {
             shared: shared.map(|(of, _)| of.clone()).collect(),
             alone: columns.alone.iter().zip(&self.alone).map(of).collect(),
+            parts: Vec::new(),
+        }
+    }
+
+    /// Those of `columns`, which these are, that lose at most so much, shared ones whichever of both services they serve; and those of a plan
+    /// that is known.
+    pub(crate) fn near(&self, columns: &Columns, most: f64, known: Option<&Plan>) -> Columns {
+        let held = || known.into_iter().flat_map(|plan| &plan.devices).map(|devices| &devices.held);
+        let of = |(s, (all, losses)): (usize, (&Vec<Configuration>, &Vec<f64>))| -> Vec<Configuration> {
+            let is_held = |of: &Configuration| {
+                held().any(|held| matches!(held, Held::Alone(own, known) if *own == s && known == of))
+            };
+            let near = all.iter().zip(losses).filter(|(of, loss)| **loss <= most || is_held(of));
+            near.map(|(of, _)| of.clone()).collect()
+        };
+        let is_held = |of: &Shared| held().any(|held| matches!(held, Held::Shared(known) if known == of));
+        let shared = columns.shared.iter().zip(&self.either);
+        let shared = shared.filter(|(of, loss)| **loss <= most || is_held(of));
+        Columns {
+            shared: shared.map(|(of, _)| of.clone()).collect(),
+            alone: columns.alone.iter().zip(&self.alone).enumerate().map(of).collect(),
             parts: Vec::new(),
         }
     }
@@ -110,8 +151,12 @@ impl Columns {
         }
         let (bound, by, worth) = best?;
         let loss = |line: &Line| worth[line.class] - line.worth(&by).0;
+        let counts = || problem.classes.iter().map(|(_, count)| f64::from(*count));
+        let all = worth.iter().zip(counts()).map(|(worth, count)| worth * count).sum::<f64>();
         Some(Bounded {
             bound,
+            device: all / counts().sum::<f64>().max(1.0),
+            either: shared.iter().map(|line| worth[line.class] - line.least(&by)).collect(),
             alone: alone.iter().map(|lines| lines.iter().map(loss).collect()).collect(),
             shared: shared.iter().map(loss).collect(),
         })
@@ -149,7 +194,7 @@ impl Columns {
         };
         let alone: Vec<Vec<Line>> = self.alone.iter().enumerate().map(of).collect();
         let mut next: Vec<usize> = self.alone.iter().map(Vec::len).collect();
-        let both = |of: &crate::configuration::Shared| {
+        let both = |of: &Shared| {
             let half = |i: usize, next: &mut Vec<usize>| {
                 let (s, configuration) = &of.of[i];
                 next[*s] += 1;
