@@ -8,18 +8,26 @@
 //! spread does it, and spread-drop, for one stream, one batch and what is lost without it). Rows are counted in the time in
 //! which the stream sends so many: one that sends more than the others gets no more than they do. Within a stream they are taken evenly.
 //!
+//! A stream that waits alone goes *ahead*. Were it only taken evenly, all would wait until its deadline, and the next burst would have no room to
+//! be spread over. So where more of it wait than can be answered, and several batches come until the last of these is due, those taken are as far
+//! apart as rows were of late, or as come for each place if that is more: what is lost anyway is passed over sooner, and no fewer wait on than
+//! can be answered.
+//!
 //! A row also ends at a mandatory request that waits, which is run in any case. Of a stream that sent too much nothing is mandatory; it has
 //! at least as many places as it would have mandatory requests, however many others there are.
 //!
 //! What is passed over waits on behind all others, and takes places that these leave.
 
-use alloc::vec::Vec;
-use core::ops::Range;
+mod horizon;
 
+use alloc::vec::Vec;
+
+pub(super) use self::horizon::Outlook;
+use self::horizon::Short;
 use super::ordered::Ordered;
 use super::types::{Note, Request};
 use crate::stream::StreamId;
-use crate::time::{Instant, Span};
+use crate::time::Instant;
 
 /// Of so many arrivals, at least, a stream's rate is an estimate.
 const ARRIVALS: u64 = 64;
@@ -31,17 +39,6 @@ const PARTS: u64 = 256;
 const OLDEST: u64 = 1024;
 /// For each that can be answered so many wait to be chosen from, and fewer as room runs out.
 const ENOUGH: u64 = 4;
-
-/// The answers to come, as they are seen when a batch is formed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Outlook {
-    /// How many requests have a place in this batch, and in each after it.
-    pub(super) room: usize,
-    /// When what is not taken now is answered at the earliest.
-    pub(super) next: Instant,
-    /// From each of these instants to the next.
-    pub(super) step: Span,
-}
 
 /// What is kept of one stream.
 #[derive(Clone, Copy, Debug, Default)]
@@ -150,13 +147,13 @@ impl Spread {
         outlook: Outlook,
         mut run: impl FnMut(usize),
     ) {
-        let room = outlook.room;
-        let mut left = room;
-        match self.horizon(queue, from, outlook) {
+        let mut left = outlook.room;
+        let clear = marked.clone().next().is_none();
+        match self.horizon(now, (queue, from), clear, outlook) {
             Ok(spare) => {
                 let mut spare = spare;
                 for (index, request) in (from..).zip(queue.from(from)) {
-                    let passed = self.is_passed(request.stream, request.seq);
+                    let passed = self.is_passed(request);
                     if left == 0 {
                         break;
                     }
@@ -168,10 +165,10 @@ impl Spread {
                     run(index);
                 }
             }
-            Err((end, places)) => {
-                self.plan(now, queue, from..end, marked.clone(), places);
+            Err(short) => {
+                self.plan(now, (queue, from), marked.clone(), short);
                 let mut marked = marked.peekable();
-                for (index, request) in (from..end).zip(queue.from(from)) {
+                for (index, request) in (from..short.end).zip(queue.from(from)) {
                     if left == 0 {
                         break;
                     }
@@ -197,55 +194,18 @@ impl Spread {
         }
     }
 
-    fn is_passed(&self, stream: StreamId, seq: u64) -> bool {
-        seq < self.of[usize::from(stream.slot)].last
-    }
-
-    /// Where the horizon is, and how many of the requests before it can be answered. Without one, how many places of this batch
-    /// none of them needs that is not passed over.
-    fn horizon(&self, queue: &Ordered, from: usize, outlook: Outlook) -> Result<usize, (usize, usize)> {
-        let Outlook { room, next, step } = outlook;
-        let step = Span::from_nanos(step.as_nanos().max(1));
-        let (mut count, mut batches, mut reach) = (0usize, 1usize, next);
-        let (mut need, mut worst) = (0usize, None::<(usize, usize, usize)>);
-        let mut index = from;
-        let mut note = |index: usize, count: usize, batches: usize| {
-            need = need.max(count.saturating_sub(room * (batches - 1)));
-            let worse = |(_, c, b): (usize, usize, usize)| count * b > c * batches;
-            if count > room * batches && worst.is_none_or(worse) {
-                worst = Some((index, count, batches));
-            }
-        };
-        for request in queue.from(from) {
-            if request.deadline >= reach {
-                note(index, count, batches);
-                let more = (request.deadline.since(reach).as_nanos() / step.as_nanos()) as usize + 1;
-                batches += more;
-                reach = reach + Span::from_nanos(step.as_nanos().saturating_mul(more as u64));
-            }
-            count += usize::from(!self.is_passed(request.stream, request.seq));
-            index += 1;
-        }
-        note(index, count, batches);
-        match worst {
-            Some((end, _, batches)) => Err((end, room * batches)),
-            None => Ok(room - need.min(room)),
-        }
-    }
-
-    /// Shares `places` among the requests in this part of the queue.
+    /// Shares places among the requests of the queue, from the one at `from` on, that are `short` of them.
     fn plan<'a>(
         &mut self,
         now: Instant,
-        queue: &Ordered,
-        part: Range<usize>,
+        (queue, from): (&Ordered, usize),
         marked: impl Iterator<Item = &'a Request>,
-        places: usize,
+        short: Short,
     ) {
         for slot in self.listed.drain(..) {
             self.of[usize::from(slot)].now = Plan::default();
         }
-        for request in queue.from(part.start).take(part.len()) {
+        for request in queue.from(from).take(short.end - from) {
             let slot = request.stream.slot;
             let claim = &mut self.of[usize::from(slot)];
             if request.seq < claim.last {
@@ -263,7 +223,7 @@ impl Spread {
             claim.now.entitled += u64::from(request.note == Note::Entitled);
             claim.now.length = claim.now.length.max(request.seq - claim.last.min(request.seq));
         }
-        let end = queue.get(part.end - 1).copied();
+        let end = queue.get(short.end - 1).copied();
         for mark in marked.take_while(|mark| end.is_some_and(|end| is_before(mark, &end))) {
             let claim = &mut self.of[usize::from(mark.stream.slot)];
             claim.now.marks += u64::from(claim.now.count > 0 && mark.seq > claim.last);
@@ -284,16 +244,17 @@ impl Spread {
                 claim.seen = [claim.seen[1], (now, newest)];
             }
         }
-        self.share(places as u64);
+        self.share(short.places as u64);
         for &slot in &self.listed {
             let Claim { now: plan, row, latest, .. } = &mut self.of[usize::from(slot)];
             // Evenly up to the last, or so that as many are left behind the last that is taken: what rows have been as long
             // of late may be so again.
             let taken = plan.places + plan.marks;
             let (even, least) = (plan.length * PARTS / taken.max(1), (plan.length + 1) * PARTS / (taken + 1));
-            plan.row = (*row).clamp(least.min(even), even);
-            (plan.due, *latest) = (plan.row, plan.row);
-            *row = if plan.row > *row { plan.row } else { *row - (*row - plan.row).div_ceil(PARTS) };
+            *latest = (*row).clamp(least.min(even), even);
+            *row = if *latest > *row { *latest } else { *row - (*row - *latest).div_ceil(PARTS) };
+            plan.row = short.apart.max(*latest);
+            plan.due = plan.row;
         }
     }
 

@@ -65,9 +65,10 @@ impl BatchPlanner {
         last.filter(|index| turn(index) > own)
     }
 
-    /// Not all of a class can be answered, from the one at `from` on: which are run.
+    /// Not all of a class can be answered, from the one at `from` on: which are run; `surely` if only what a batch of the bound answers in
+    /// time is.
     #[inline(never)]
-    pub(super) fn spread_rest(&mut self, view: &View, class: usize, from: usize, room: usize) {
+    pub(super) fn spread_rest(&mut self, view: &View, class: usize, from: usize, room: usize, surely: bool) {
         let Some(spread) = &mut self.spread else { return };
         let (kind, queue) = (view.kind, view.waiting.class(class));
         let profile = &kind.workers.profile;
@@ -77,9 +78,13 @@ impl BatchPlanner {
         let come = (queue.len() - from) as u64 * time.as_nanos() / since.as_nanos().max(1);
         let left = left.saturating_add(come as usize).clamp(1, kind.workers.batch);
         let size = self.taken + room;
-        let later = view.next_answer() - kind.time.saturating_sub(profile.likely(left));
-        let next = later.min(view.now + profile.mean(size) + profile.likely(left));
-        let outlook = Outlook { room, next, step: view.step() };
+        let answer = |time: Span| {
+            let later = view.next_answer() - kind.time.saturating_sub(time);
+            later.min(view.now + profile.mean(size) + time)
+        };
+        let next = answer(profile.likely(left));
+        let sure = if surely { answer(profile.bound(left)) } else { next };
+        let outlook = Outlook { room, next, sure, step: view.step() };
         let Row { wait, expire, .. } = self.rows[MANDATORY];
         let marked = view.waiting.class(MANDATORY).from(self.fates[MANDATORY].len() + wait + expire);
         let (fates, taken) = (&mut self.fates[class], &mut self.taken);
