@@ -117,7 +117,7 @@ fn an_answer_of_unknown_accuracy_claims_none() {
     let said = text(&output.stdout);
     assert!(
         said.contains("simulated-")
-            && said.contains(" says ")
+            && said.contains(" says\n")
             && !said.contains("NaN")
             && !said.contains("accuracy"),
         "{said}"

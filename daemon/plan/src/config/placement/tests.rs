@@ -121,7 +121,7 @@ fn servers_elsewhere_are_devices_of_a_class() {
     // A class that has lost its first server has the others by other numbers.
     let less = SERVERS.replace("\"http://127.0.0.1:1\", ", "");
     let less = load(&elsewhere(&less, ""), true).expect("good").placement.expect("there").classes.remove(1);
-    assert_eq!((far.renumbered(&less, 0), less.renumbered(far, 0)), (Some(1), None));
+    assert_eq!((far.renumbered(&less, 1), less.renumbered(far, 0)), (Some(2), None));
 }
 
 #[test]

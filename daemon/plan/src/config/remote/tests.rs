@@ -159,7 +159,7 @@ fn what_is_wrong_is_told_by_field_value_and_limit() {
 }
 
 #[test]
-fn stages_and_classes_compute_here() {
+fn stages_compute_here() {
     let stage = r#"
         [[pipeline]]
         name = "p"
@@ -171,13 +171,6 @@ fn stages_and_classes_compute_here() {
     "#;
     let refused = parse(stage).expect_err("a stage").to_string();
     assert!(refused.contains("stage[0].engine = \"oip\": is not possible in a pipeline yet"), "{refused}");
-    let class =
-        format!("{GOOD}\n[placement]\n[[placement.class]]\nname = \"c\"\nengine = \"oip\"\ncount = 1\n");
-    let refused = parse(&class).expect_err("a class").to_string();
-    assert!(
-        refused.contains("placement.class[0].engine = \"oip\": is not possible for a class"),
-        "{refused}"
-    );
 }
 
 #[test]
