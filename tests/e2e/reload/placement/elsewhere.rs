@@ -17,6 +17,7 @@ fn back() -> (Deployment, Daemon) {
         service("digits-m")
     ));
     let daemon = place.serve();
+    eventually("its front", || std::os::unix::net::UnixStream::connect(place.path("h")).ok());
     (place, daemon)
 }
 
