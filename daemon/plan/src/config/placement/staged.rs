@@ -47,13 +47,14 @@ impl Check<'_> {
     ) -> Result<Option<Candidates>, Refused> {
         let (Some(mut candidates), Ok(Some(placement))) = (candidates, placement) else { return Ok(None) };
         let elsewhere = |class: &usize| placement.classes[*class].servers.is_some();
-        if let Some(class) = candidates.classes.iter().copied().find(elsewhere).filter(|_| named.is_some()) {
+        let first = candidates.classes.iter().copied().find(elsewhere);
+        candidates.classes.retain(|class| !elsewhere(class));
+        if let Some(class) = first.filter(|_| named.is_some() || candidates.classes.is_empty()) {
             let name = placement.classes[class].name.clone();
             let reason =
                 "are servers elsewhere, which stages of a pipeline cannot have yet: name other classes";
             return Err(self.refuse(&format!("{at}.classes"), &name, reason));
         }
-        candidates.classes.retain(|class| !elsewhere(class));
         let may = |class: &usize| !placement.classes[*class].shared || shared.contains(class);
         let reason = "is shared, which a pipeline does with all of its stages or with none: let each of them run there, or name classes that \
                       are not shared";

@@ -181,6 +181,9 @@ fn every_refusal_of_servers_names_field_value_and_limit() {
     let here = elsewhere(SERVERS, "").replace("count = 2", &format!("count = 2\n{SERVERS}"));
     let message = load(&here, true).expect_err("must be refused").to_string();
     assert!(message.contains("placement.class[0].remote = (table): only for engine = \"oip\""), "{message}");
+    let stage = "[[pipeline]]\nname = \"p\"\ndeadline = \"1s\"\n[[pipeline.stage]]\nname = \"a\"\nmodels = [\"m\"]\nclasses = [\"far\"]\n";
+    let message = load(&(elsewhere(SERVERS, "") + stage), true).expect_err("must be refused").to_string();
+    assert!(message.contains("pipeline[0].stage[0].classes = far: are servers elsewhere"), "{message}");
 }
 
 #[test]
