@@ -330,7 +330,7 @@ class Fronts:
                 try:
                     # One that was registered meanwhile is not among them.
                     dealt.shares[number] = shares.get(dealt.name) or self._enter(client, dealt, number)
-                except (WeirError, OSError) as error:
+                except (WeirError, OSError, ValueError) as error:
                     self._lose(number, error)
                     break
                 cause = next(iter(dealt.broken[number].values()), None)
