@@ -228,6 +228,7 @@ pub fn without(text: &str, gone: &[Gone]) -> Result<String> {
     // The last servers first: the places of those before stay as they are.
     let mut gone: Vec<&Gone> = gone.iter().collect();
     gone.sort_unstable_by(|one, other| other.cmp(one));
+    gone.dedup_by(|one, other| one == other && one.number.is_some());
     for Gone { class, number } in gone {
         let classes = text.get_mut("placement").and_then(|placement| placement.get_mut("class"));
         let classes = classes.and_then(Item::as_array_of_tables_mut).context("there are no classes")?;

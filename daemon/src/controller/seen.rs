@@ -345,7 +345,11 @@ fn left(service: &Service, factors: &[f64]) -> f64 {
 fn hold(runs: &ServiceConfig, placement: &PlacementConfig) -> Option<Hold> {
     let placed = runs.candidates.as_ref()?.placed.as_ref()?;
     let class = &placement.classes[placed.class];
-    let numbers = (0..placed.devices).filter_map(|worker| class.unit_of(runs, worker)).collect();
+    let mut numbers: Vec<usize> =
+        (0..placed.devices).filter_map(|worker| class.unit_of(runs, worker)).collect();
+    // Several workers may have one device.
+    let mut seen = BTreeSet::new();
+    numbers.retain(|number| seen.insert(*number));
     Some(Hold { class: placed.class, devices: placed.devices, numbers })
 }
 
