@@ -163,9 +163,13 @@ fn machine<'a>(
 ) -> BTreeMap<String, String> {
     let fields = machine.fields().into_iter().map(|(name, value)| (name.to_owned(), value));
     let real = equipment.into_iter().filter(|(service, ..)| service.engine != EngineKind::Simulated);
-    let engines =
-        real.map(|(service, model, equipment)| (format!("{model} on {}", service.engine), equipment.line()));
+    let engines = real.map(|(service, model, equipment)| (engine_field(service, &model), equipment.line()));
     fields.chain(engines).collect()
+}
+
+/// What a machine tells of the engine of a model by.
+fn engine_field(service: &ServiceConfig, model: &str) -> String {
+    format!("{model} on {}", service.engine)
 }
 
 /// A model, and the name of the workers that have it where they have one.
@@ -180,22 +184,24 @@ fn machine_here(
     measured: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, EngineError> {
     reach_engines(config)?;
-    let equipment = config.services.iter().flat_map(ServiceConfig::running).flat_map(|service| {
-        let here = Equipment::current(service.backend(0));
-        let models = match &service.model {
-            ModelChoice::Named(names) => names.clone(),
-            ModelChoice::Simulated { .. } => Vec::new(),
-        };
-        models.into_iter().map(move |model| (service, told_as(service, &model), here.clone()))
-    });
-    let mut here = machine(&Fingerprint::current(), equipment);
-    let spread =
-        config.services.iter().flat_map(ServiceConfig::running).any(ServiceConfig::is_on_some_servers);
-    for (name, told) in &mut here {
-        if let Some(measured) = measured.get(name) {
-            *told = Equipment::line_as_measured(told, measured);
-            if spread {
-                *told = Equipment::line_among(told, measured);
+    let mut here = machine(&Fingerprint::current(), []);
+    let running = config.services.iter().flat_map(ServiceConfig::running);
+    for service in running.filter(|service| service.engine != EngineKind::Simulated) {
+        let ModelChoice::Named(names) = &service.model else { continue };
+        let line = Equipment::current(service.backend(0)).line();
+        for name in names {
+            let field = engine_field(service, &told_as(service, name));
+            let measured = measured.get(&field);
+            let mut told = line.clone();
+            if let Some(measured) = measured {
+                told = Equipment::line_as_measured(&told, measured);
+                if service.is_on_some_servers() {
+                    told = Equipment::line_among(&told, measured);
+                }
+            }
+            // Of several services with the model one whose servers are not as they were is told.
+            if Some(&told) != measured || !here.contains_key(&field) {
+                here.insert(field, told);
             }
         }
     }
