@@ -345,11 +345,7 @@ fn left(service: &Service, factors: &[f64]) -> f64 {
 fn hold(runs: &ServiceConfig, placement: &PlacementConfig) -> Option<Hold> {
     let placed = runs.candidates.as_ref()?.placed.as_ref()?;
     let class = &placement.classes[placed.class];
-    let mut numbers: Vec<usize> =
-        (0..placed.devices).filter_map(|worker| class.unit_of(runs, worker)).collect();
-    // Several workers may have one device.
-    let mut seen = BTreeSet::new();
-    numbers.retain(|number| seen.insert(*number));
+    let numbers = class.units_of(runs, placed.devices);
     Some(Hold { class: placed.class, devices: placed.devices, numbers })
 }
 

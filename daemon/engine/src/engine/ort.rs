@@ -14,7 +14,7 @@ mod provider;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use ::ort::sys::ONNXTensorElementDataType as ElementType;
 
 use super::batching::{BothWays, choose_modes, doubling_sizes, is_used, loop_modes};
 use super::files::ModelFile;
-use super::signature::{check_output_shape, decode, has_symbolic_batch};
+use super::signature::{check_output_shape, computed, decode, has_symbolic_batch};
 use super::{Backend, Buffers, DataType, EngineError, EngineKind, Files, ModelSpec, RunMode, Side};
 use call::Call;
 use library::Library;
@@ -63,8 +63,7 @@ impl OrtRunner {
         let file = files.read(backend, spec)?;
         let proto = decode(spec, backend.kind, &file.bytes)?;
         let batched = has_symbolic_batch(spec, &proto)?;
-        let computed: HashSet<String> =
-            proto.graph.into_iter().flat_map(|graph| graph.node).flat_map(|node| node.output).collect();
+        let computed = proto.graph.as_ref().map(computed).unwrap_or_default();
         let largest = if batched { max_batch } else { 1 };
         let first = session(library, backend, spec, file, largest)?;
         let several = provider::check(backend, spec, &first)?;
@@ -94,7 +93,7 @@ impl OrtRunner {
     ) -> Result<Vec<(String, Vec<usize>)>, EngineError> {
         let library = library::open(backend)?;
         let session = session(library, backend, spec, files.read(backend, spec)?, batch)?;
-        let mut call = Call::new(session, spec, &HashSet::new())?;
+        let mut call = Call::new(session, spec, &BTreeSet::new())?;
         let found = call.output_types(&mut Buffers::new(spec, batch), batch).map_err(|error| {
             EngineError::Compile { model: spec.name.clone(), batch, reason: error.to_string() }
         })?;

@@ -59,6 +59,11 @@ pub(super) fn has_symbolic_batch(spec: &ModelSpec, proto: &ModelProto) -> Result
     Ok(shapes.all_dynamic && everywhere)
 }
 
+/// The names of what nodes of a graph compute; an output that is none of these is an input or a constant.
+pub(super) fn computed(graph: &GraphProto) -> BTreeSet<String> {
+    graph.node.iter().flat_map(|node| node.output.iter().cloned()).collect()
+}
+
 /// The inputs of a graph that are no weights, which files before version 4 of the format list among them.
 pub(crate) fn inputs(graph: &GraphProto) -> Vec<&ValueInfoProto> {
     let weight = |name: &str| graph.initializer.iter().any(|weight| weight.name == name);

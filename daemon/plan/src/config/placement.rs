@@ -185,6 +185,18 @@ impl ClassConfig {
         }
     }
 
+    /// The numbers of the devices that so many workers have of it, each once.
+    #[must_use]
+    pub fn units_of(&self, runs: &ServiceConfig, workers: usize) -> Vec<usize> {
+        let mut units = Vec::new();
+        for unit in (0..workers).filter_map(|worker| self.unit_of(runs, worker)) {
+            if !units.contains(&unit) {
+                units.push(unit);
+            }
+        }
+        units
+    }
+
     /// What a file says of the device of this number.
     #[must_use]
     pub fn unit(&self, number: usize) -> Unit {

@@ -21,16 +21,7 @@ impl Check<'_> {
     pub(super) fn remote(&self, at: &str, raw: &raw::Service) -> Result<Option<Remote>, Refused> {
         let refuse =
             |name: &str, value: &str, reason: &str| Err(self.refuse(&format!("{at}.{name}"), value, reason));
-        let said = match (&raw.remote, raw.engine) {
-            (None, EngineKind::Oip) => {
-                let reason =
-                    "engine \"oip\" needs the servers that compute: { url = \"http://127.0.0.1:8000\" }";
-                return refuse("remote", "(absent)", reason);
-            }
-            (None, _) => return Ok(None),
-            (Some(said), EngineKind::Oip) => said,
-            (Some(_), _) => return refuse("remote", "(table)", "only for engine = \"oip\"; remove it"),
-        };
+        let Some(said) = self.said(at, raw.remote.as_ref(), raw.engine)? else { return Ok(None) };
         if raw.isolation == Some(Isolation::Process) && !raw.has_candidates() {
             let reason = "engine \"oip\" runs no model here that could crash: remove it";
             return refuse("isolation", "\"process\"", reason);
@@ -41,6 +32,25 @@ impl Check<'_> {
         }
         let default = raw.model.clone().unwrap_or_default();
         self.servers(at, said, model_there(&default)).map(Some)
+    }
+
+    /// What is said of servers, which the engine must want, or must not.
+    pub(super) fn said<'a>(
+        &self,
+        at: &str,
+        remote: Option<&'a raw::Remote>,
+        engine: EngineKind,
+    ) -> Result<Option<&'a raw::Remote>, Refused> {
+        let (value, reason) = match (remote, engine) {
+            (Some(said), EngineKind::Oip) => return Ok(Some(said)),
+            (None, EngineKind::Oip) => (
+                "(absent)",
+                "engine \"oip\" needs the servers that compute: { url = \"http://127.0.0.1:8000\" }",
+            ),
+            (None, _) => return Ok(None),
+            (Some(_), _) => ("(table)", "only for engine = \"oip\"; remove it"),
+        };
+        Err(self.refuse(&format!("{at}.remote"), value, reason))
     }
 
     /// The servers that a service or a class of devices names at `at`, which call the model as is said there, or else so.

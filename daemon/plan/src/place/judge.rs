@@ -160,7 +160,5 @@ fn had(runs: &ServiceConfig, (place, class): (usize, &ClassConfig)) -> Vec<usize
     let Some(Placed { devices, .. }) = placed.filter(|placed| placed.class == place) else {
         return Vec::new();
     };
-    let mut units: Vec<usize> = (0..*devices).filter_map(|worker| class.unit_of(runs, worker)).collect();
-    units.dedup();
-    units
+    class.units_of(runs, *devices)
 }

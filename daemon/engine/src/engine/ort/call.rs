@@ -2,7 +2,7 @@
 //! what runs where.
 #![allow(unsafe_code)]
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char};
 use std::ops::Range;
 use std::ptr::{NonNull, null, null_mut};
@@ -63,7 +63,7 @@ impl Call {
     pub(super) fn new(
         session: Session,
         spec: &ModelSpec,
-        computed: &HashSet<String>,
+        computed: &BTreeSet<String>,
     ) -> Result<Self, EngineError> {
         let failed = |reason| EngineError::Compile { model: spec.name.clone(), batch: 1, reason };
         let inputs = Ports::new(Side::Input, &spec.inputs, &spec.constants).map_err(failed)?;

@@ -18,7 +18,7 @@ fn what_is_smaller_than_its_session_is_filled_up_with_zeros() {
     let backend = Backend { kind: EngineKind::OrtCpu, ..Backend::TRACT };
     let (library, mut files) = (library::open(&backend).unwrap(), Files::default());
     let file = files.read(&backend, &spec).unwrap();
-    let computed = HashSet::from(["out".to_owned()]);
+    let computed = BTreeSet::from(["out".to_owned()]);
     let call =
         |size| Call::new(session(library, &backend, &spec, file, size).unwrap(), &spec, &computed).unwrap();
     let calls = doubling_sizes(5).into_iter().map(|size| (size, call(size))).collect();

@@ -1,6 +1,6 @@
 //! A model's file becomes what tract can run: read, held against the manifest, compiled for a batch size.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -191,7 +191,7 @@ impl<'a> Source<'a> {
 
 /// Has a node compute each output that is an input or a constant, which tract knows no type of otherwise.
 fn pass_through(graph: &mut GraphProto) {
-    let computed: HashSet<String> = graph.node.iter().flat_map(|node| node.output.iter().cloned()).collect();
+    let computed = signature::computed(graph);
     for output in graph.output.iter_mut().filter(|output| !computed.contains(&output.name)) {
         let passed = format!("{}{PASSED}", output.name);
         let name = std::mem::replace(&mut output.name, passed.clone());

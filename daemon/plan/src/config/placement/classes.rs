@@ -3,10 +3,9 @@
 use std::collections::HashSet;
 
 use rt_core::{MAX_WORKERS, Span};
-use weir_engine::EngineKind;
 
 use super::{ClassConfig, PlacementConfig, Servers};
-use crate::config::check::{ABSENT, Check, Refused, all, shown};
+use crate::config::check::{Check, Refused, all, shown};
 use crate::config::{DaemonConfig, DeviceConfig, ServiceConfig, raw};
 
 /// Classes of devices at most.
@@ -67,8 +66,8 @@ impl Check<'_> {
             Some(raw::Gpu::One(gpu)) => vec![*gpu],
             Some(raw::Gpu::Each(gpus)) => gpus.clone(),
         };
-        if raw.engine == EngineKind::Oip || raw.remote.is_some() {
-            return self.elsewhere(at, name, raw, daemon);
+        if let Some(said) = self.said(at, raw.remote.as_ref(), raw.engine)?.cloned() {
+            return self.elsewhere(at, name, (raw, said), daemon);
         }
         let said = [raw.gpu.is_some(), !raw.cores.is_empty(), raw.count.is_some()];
         if said.into_iter().filter(|&said| said).count() != 1 {
@@ -118,20 +117,11 @@ impl Check<'_> {
         &self,
         at: &str,
         name: Result<String, Refused>,
-        raw: raw::Class,
+        (raw, said): (raw::Class, raw::Remote),
         daemon: Option<&DaemonConfig>,
     ) -> Result<ClassConfig, Refused> {
         let refuse =
             |name: &str, value: &str, reason: &str| Err(self.refuse(&format!("{at}.{name}"), value, reason));
-        let Some(said) = raw.remote.filter(|_| raw.engine == EngineKind::Oip) else {
-            return match raw.engine {
-                EngineKind::Oip => {
-                    let reason = "engine \"oip\" needs the servers that compute: { url = [\"http://127.0.0.1:8000\"] }";
-                    refuse("remote", ABSENT, reason)
-                }
-                _ => refuse("remote", "(table)", "only for engine = \"oip\"; remove it"),
-            };
-        };
         let only = "is for devices of this machine, and each server of engine \"oip\" is a device elsewhere: remove it";
         let here = [
             ("gpu", raw.gpu.is_some()),
