@@ -177,6 +177,34 @@ fn what_goes_ahead_leaves_just_enough() {
     }
 }
 
+/// At 6 a full batch of 4 waits of one service, due at 14, and half of a batch of 2 of another, due at 13. The full one goes first, as the
+/// other still ends at 12; what it holds itself does not wait behind it.
+#[test]
+fn a_full_batch_does_not_wait_behind_itself() {
+    for turns in [false, true] {
+        let streams = [Stream::hard(1, 100), Stream::hard(2, 100)];
+        let service = |s: usize, time, deadline| Service {
+            batch: 2,
+            ..Service::of(vec![streams[s].clone()], time, deadline)
+        };
+        let shared = Shared::of(vec![service(0, 2, 11), service(1, 4, 12)], 1, 4, turns);
+        let mut run = Run::new(&shared, 0, |_, bound| bound);
+        let own = [0, 1].map(|s| run.add(s, spec(&streams[s])));
+        let stranger = run.add(1, StreamSpec::best_effort());
+        run.advance(2, true);
+        run.arrive(1, stranger);
+        run.settle();
+        for s in [0, 1, 1] {
+            run.arrive(s, own[s]);
+        }
+        run.settle();
+        run.advance(6, true);
+        assert_eq!((run.device.owner(0), run.gone_ahead), (Some(1), 1), "turns: {turns}");
+        run.drain();
+        assert_eq!((&run.missed[..], &run.served[..]), (&[][..], &[1, 3][..]));
+    }
+}
+
 /// What has gone ahead counts nobody who comes later: a newcomer waits until nothing mandatory waits; a larger margin waits until all
 /// has ended that is there.
 #[test]

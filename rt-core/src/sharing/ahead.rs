@@ -59,25 +59,36 @@ impl Device {
         worker: WorkerId,
         next: usize,
     ) -> Option<(usize, Span)> {
-        let full = self.full(next);
-        let least = self.candidates().map(|(.., time)| time).chain(full.map(|(_, time)| time)).min()?;
-        let longest = self.longest_ahead(now, least);
-        if longest < least {
-            return None;
-        }
-        let fits = |&(.., time): &(Instant, usize, Span)| time <= longest;
-        let late = self.candidates().filter(fits).min().and_then(|(_, service, _)| {
-            self.touched |= 1 << service;
-            Some((service, self.schedulers[service].take_ahead(now, worker, longest)?))
-        });
-        let (service, time) = late.or_else(|| {
-            let (service, _) = full.filter(|&(_, time)| time <= longest)?;
-            self.touched |= 1 << service;
-            Some((service, self.schedulers[service].take_turn(now, worker, (false, self.crew.most_over()))?))
-        })?;
+        let (service, time) = self.late_ahead(now, worker).or_else(|| self.full_ahead(now, worker, next))?;
         self.ahead = true;
         self.crew.await_calm();
         self.gone_ahead[service] += 1;
+        Some((service, time))
+    }
+
+    /// Takes a batch of what nothing is promised for and would else be late, if there is time for it.
+    fn late_ahead(&mut self, now: Instant, worker: WorkerId) -> Option<(usize, Span)> {
+        let least = self.candidates().map(|(.., time)| time).min()?;
+        let longest = self.longest_ahead(now, least, None);
+        let fits = |&(.., time): &(Instant, usize, Span)| time <= longest;
+        let (_, service, _) = self.candidates().filter(fits).min()?;
+        self.touched |= 1 << service;
+        Some((service, self.schedulers[service].take_ahead(now, worker, longest)?))
+    }
+
+    /// Takes a full batch, if that of `next` is not full and there is time for it.
+    fn full_ahead(&mut self, now: Instant, worker: WorkerId, next: usize) -> Option<(usize, Span)> {
+        let (service, time) = self.full(next)?;
+        let scheduler = &self.schedulers[service];
+        let (waited, batch) = (scheduler.waiting_mandatory(), scheduler.config().workers[0].batch);
+        let taken = waited.min(batch);
+        if self.longest_ahead(now, time, Some((service, taken))) < time {
+            return None;
+        }
+        self.touched |= 1 << service;
+        let scheduler = &mut self.schedulers[service];
+        let time = scheduler.take_turn(now, worker, (false, self.crew.most_over()))?;
+        debug_assert_eq!(scheduler.waiting_mandatory(), waited - taken, "the lines count what it leaves");
         Some((service, time))
     }
 
@@ -110,14 +121,15 @@ impl Device {
         all.filter(waits).filter_map(of).filter(|&(first, ..)| first < self.expected.instant().due)
     }
 
-    /// How long a batch may take that goes before what is mandatory and waits; 0 if that is below `least`.
-    fn longest_ahead(&mut self, now: Instant, least: Span) -> Span {
+    /// How long a batch may take that goes before what is mandatory and waits, of which it takes the first so many of a service itself; 0
+    /// if that is below `least`.
+    fn longest_ahead(&mut self, now: Instant, least: Span, taken: Option<(usize, usize)>) -> Span {
         // What stalls have taken of it is not known.
         if self.crew.count() > 1 && self.crew.runs_a_longer(self.longest) {
             return Span::ZERO;
         }
         let (Some(spare), Some(shield)) = (self.asked(now), &mut self.shield) else { return Span::ZERO };
-        shield.longest(now, &self.schedulers, spare, least)
+        shield.longest(now, &self.schedulers, spare, least, taken)
     }
 
     /// How long a batch of `service`, which is demoted, may take where nothing mandatory waits, longer than any: at most the last of

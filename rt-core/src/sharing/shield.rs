@@ -80,7 +80,9 @@ struct Service {
     fewer: Option<Span>,
     /// Who may send, and when.
     coming: Coming,
-    /// Mandatory requests that wait; those that were looked at; and of those the ones that wait.
+    /// Mandatory requests that the batch takes itself, the first; that wait beside it; that were looked at; and of those the ones
+    /// that wait.
+    inside: usize,
     waiting: usize,
     looked: u64,
     taken: usize,
@@ -110,6 +112,7 @@ impl Sharing {
             },
             counted: Counted::new(demands),
             coming: Coming::new(demands.len()),
+            inside: 0,
             waiting: 0,
             looked: 0,
             taken: 0,
@@ -166,17 +169,19 @@ impl SharedShield {
         left_out
     }
 
-    /// How long a batch may take that begins `now`, before the mandatory requests that wait; 0 if that is below `least`. Batches
-    /// may yet run over by as much as is `spare`.
+    /// How long a batch may take that begins `now`, before the mandatory requests that wait, of which it takes the first so many of a
+    /// service itself; 0 if that is below `least`. Batches may yet run over by as much as is `spare`.
     pub(super) fn longest(
         &mut self,
         now: Instant,
         schedulers: &[Scheduler],
         spare: Spare,
         least: Span,
+        taken: Option<(usize, usize)>,
     ) -> Span {
-        for (of, scheduler) in self.services.iter_mut().zip(schedulers) {
-            (of.waiting, of.looked, of.taken) = (scheduler.waiting_mandatory(), 0, 0);
+        for (s, (of, scheduler)) in self.services.iter_mut().zip(schedulers).enumerate() {
+            of.inside = taken.filter(|&(service, _)| service == s).map_or(0, |(_, count)| count);
+            (of.waiting, of.looked, of.taken) = (scheduler.waiting_mandatory() - of.inside, 0, 0);
         }
         let limits = (least, self.longest);
         match self.rule {
@@ -201,7 +206,7 @@ impl SharedShield {
         limits: (Span, Span),
     ) -> Span {
         for of in &mut self.services {
-            (of.waiting, of.looked, of.taken) = (0, 0, 0);
+            (of.inside, of.waiting, of.looked, of.taken) = (0, 0, 0, 0);
         }
         match self.rule {
             Rule::Earliest => self.by_deadline(now, schedulers, spare, limits, true),
@@ -214,7 +219,7 @@ impl Service {
     /// When the next must be answered, of those that wait and then those that come.
     fn next_due(&self, scheduler: &Scheduler) -> Instant {
         if self.taken < self.waiting {
-            return scheduler.nth_due(self.taken);
+            return scheduler.nth_due(self.inside + self.taken);
         }
         if self.coming.next < NEVER { self.coming.next + self.of.latency } else { NEVER }
     }

@@ -20,8 +20,7 @@ pub(crate) struct Ahead<'a> {
 }
 
 impl Ahead<'_> {
-    /// As [`Shared::judge`] with batches that go before others; also in how many states some may, of those in which something
-    /// waits and the worker is free.
+    /// As [`Shared::judge`] with batches that go before others; also how often one may, of the batches that were asked for.
     pub(crate) fn judge(&self, limit: usize) -> (Result<usize, Option<Vec<Move>>>, usize, usize) {
         let (mut asked, mut granted) = (0, 0);
         let found = self.shared.search(limit, |state| {

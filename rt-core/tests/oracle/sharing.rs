@@ -147,7 +147,7 @@ impl Shared {
         self.search(limit, |_| 0)
     }
 
-    /// The same, where batches may go before those that wait as far as `shield` allows.
+    /// The same, where batches may go before those that wait as far as `shield` allows, given what they leave waiting.
     pub(super) fn search(
         &self,
         limit: usize,
@@ -207,28 +207,33 @@ impl Shared {
         }
     }
 
-    /// Batches that go before those that wait, with as many of one service as leave a place to others.
+    /// Batches that go before others that wait, with any number of the oldest of one service; the shield is asked of what is left.
     fn go_ahead(
         &self,
         state: &State,
         shield: &mut impl FnMut(&State) -> u8,
         next: &mut Vec<(Move, Option<State>)>,
     ) {
-        if state.busy[0] > 0 || state.waiting.iter().all(|queue| queue.len() == 0) {
+        if state.busy[0] > 0 {
             return;
         }
-        let longest = shield(state);
-        if longest == 0 {
-            return;
-        }
-        for time in 1..=longest + if state.overrun { 0 } else { self.overrun } {
-            for (s, service) in self.services.iter().enumerate() {
-                let may = |taken: &usize| *taken == 0 || state.waiting[s].as_slice()[0] >= time;
-                let most = state.waiting[s].len().min(service.batch - 1);
-                for taken in (usize::from(s > 0)..=most).filter(may) {
-                    let mut other = self.occupied(state, time);
+        for (s, service) in self.services.iter().enumerate() {
+            let most = state.waiting[s].len().min(service.batch);
+            for taken in usize::from(s > 0)..=most {
+                let mut left = *state;
+                left.waiting[s].drop_front(taken);
+                if left.waiting.iter().all(|queue| queue.len() == 0) {
+                    continue;
+                }
+                let longest = shield(&left);
+                if longest == 0 {
+                    continue;
+                }
+                let most = longest + if state.overrun { 0 } else { self.overrun };
+                let due = if taken > 0 { state.waiting[s].as_slice()[0] } else { most };
+                for time in 1..=most.min(due) {
+                    let mut other = self.occupied(&left, time);
                     other.overrun |= time > longest;
-                    other.waiting[s].drop_front(taken);
                     if self.turns && taken > 0 && other.waiting[s].len() == 0 {
                         leave(&mut other, s as u8);
                     }

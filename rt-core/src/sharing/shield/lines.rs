@@ -30,7 +30,7 @@ impl SharedShield {
         for (s, (of, scheduler)) in self.services.iter_mut().zip(schedulers).enumerate() {
             of.coming.begin(now, scheduler);
             waiting += of.waiting;
-            first = first.min(scheduler.nth_due(0));
+            first = first.min(scheduler.nth_due(of.inside));
             self.due.set(s, of.next_due(scheduler));
         }
         let first = if all { now } else { first };
