@@ -317,6 +317,37 @@ fn a_batch_of_any_length_runs_on_a_worker_that_the_others_can_do_without_and_one
     }
 }
 
+/// What would be late goes before what is mandatory and due long after, unless the other worker runs a batch of 30, of whatever that takes.
+#[test]
+fn nothing_goes_ahead_beside_a_batch_that_is_longer_than_any() {
+    for long in [false, true] {
+        let service = |deadline, streams| Service::of(streams, 2, deadline);
+        let waits = service(40, vec![Stream::hard(2, 12)]);
+        let hurried = service(7, vec![Stream::hard(1, 50)]);
+        let shared =
+            Shared::of(vec![service(40, Vec::new()), waits, hurried, service(6, Vec::new())], 2, 2, false);
+        let margin = admission(&shared).expect("admitted").binding.expect("something is promised").margin();
+        let margin = u64::try_from(margin).expect("admitted");
+        let over = |service| if service == 0 { 28 } else { 0 };
+        let (mut run, streams, strangers) = harmed(&shared, margin, 28, over);
+        let (began, alone, ahead) = (run.now, run.alone, run.gone_ahead);
+        let mut send = |at, service, stream| {
+            run.advance(began + at, true);
+            run.arrive(service, stream);
+            run.settle();
+        };
+        // One worker is busy with this, the other until 3.
+        send(0, if long { 0 } else { 3 }, strangers[usize::from(!long)]);
+        send(1, 3, strangers[1]);
+        send(1, 1, streams[0].2);
+        send(1, 3, strangers[1]);
+        run.advance(began + 3, true);
+        assert_eq!((run.alone - alone, run.gone_ahead - ahead), if long { (1, 0) } else { (0, 1) });
+        run.drain();
+        assert_eq!(run.missed.iter().filter(|&&(_, _, warned)| !warned).count(), 0);
+    }
+}
+
 /// With both workers batches may run over by 3 in all, with one by 1. What ran over before such a batch began is forgotten while it
 /// runs, as all was calm; yet until it has ended they may by 1 alone, and 2 are told before they do harm.
 #[test]

@@ -334,7 +334,7 @@ impl BatchPlanner {
             let queue = view.waiting.class(class);
             if self.spreads() && view.is_short_of(queue, from, room) {
                 // Of enough others none is begun that a longer batch answers too late: the next would be late after it, and so on.
-                let sure = self.first_in_time(view, class, view.now + profile.bound(size));
+                let sure = self.first_in_time(view, class, view.now + self.surely(profile.bound(size)));
                 let surely = view.is_short_of(queue, sure, room);
                 self.spread_rest(view, class, if surely { sure } else { from }, room, surely);
                 continue;

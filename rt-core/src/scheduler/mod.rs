@@ -279,6 +279,7 @@ impl Scheduler {
         stalled: bool,
     ) {
         let (bound, held) = (due.since(started), now.since(started));
+        self.planner.note_over(now.since(due));
         self.overruns += u64::from(time > bound);
         let excused = self.is_excused();
         let stalled = !reported && (stalled || !excused && self.has_stalled(started, due, now));

@@ -27,7 +27,7 @@ use self::horizon::Short;
 use super::ordered::Ordered;
 use super::types::{Note, Request};
 use crate::stream::StreamId;
-use crate::time::Instant;
+use crate::time::{Instant, Span};
 
 /// Of so many arrivals, at least, a stream's rate is an estimate.
 const ARRIVALS: u64 = 64;
@@ -39,6 +39,8 @@ const PARTS: u64 = 256;
 const OLDEST: u64 = 1024;
 /// For each that can be answered so many wait to be chosen from, and fewer as room runs out.
 const ENOUGH: u64 = 4;
+/// Within as many batches what one ran over by has mostly been forgotten.
+const LATELY: u64 = 256;
 
 /// What is kept of one stream.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,12 +102,15 @@ pub(super) struct Spread {
     of: Vec<Claim>,
     /// Streams of which some wait, while a batch is formed.
     listed: Vec<u16>,
+    /// By how much batches have run over lately.
+    over: Span,
 }
 
 impl Spread {
     /// Of so many streams. Allocates.
     pub(super) fn new(streams: usize) -> Self {
-        Self { of: alloc::vec![Claim::default(); streams], listed: Vec::with_capacity(streams) }
+        let listed = Vec::with_capacity(streams);
+        Self { of: alloc::vec![Claim::default(); streams], listed, over: Span::ZERO }
     }
 
     /// For so many streams. Allocates.
@@ -126,6 +131,17 @@ impl Spread {
             let claim = &mut self.of[usize::from(request.stream.slot)];
             (claim.last, claim.known) = (request.seq.max(claim.last), true);
         }
+        self.over = self.over.saturating_sub(Span::from_nanos(self.over.as_nanos().div_ceil(LATELY)));
+    }
+
+    /// A batch has run over by so much.
+    pub(super) fn note_over(&mut self, over: Span) {
+        self.over = self.over.max(over);
+    }
+
+    /// By how much batches have run over lately: the next may as well.
+    pub(super) fn over(&self) -> Span {
+        self.over
     }
 
     /// Whether request number `seq` of a stream should wait although it is not likely to be answered, where of the room for those

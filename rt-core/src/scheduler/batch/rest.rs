@@ -51,6 +51,16 @@ impl BatchPlanner {
         }
     }
 
+    /// A batch has run over by so much.
+    pub(crate) fn note_over(&mut self, over: Span) {
+        self.spread.iter_mut().for_each(|spread| spread.note_over(over));
+    }
+
+    /// How long a batch that is bounded so may take, if it runs over as others have lately.
+    pub(super) fn surely(&self, bound: Span) -> Span {
+        bound + self.spread.as_ref().map_or(Span::ZERO, |spread| spread.over())
+    }
+
     /// Whether request number `seq` of a stream that nothing is promised for should wait although it is not likely to be answered:
     /// which of them are, is chosen later.
     pub(crate) fn is_candidate(&self, stream: StreamId, seq: u64, waiting: &Waiting) -> bool {
@@ -65,11 +75,10 @@ impl BatchPlanner {
         last.filter(|index| turn(index) > own)
     }
 
-    /// Not all of a class can be answered, from the one at `from` on: which are run; `surely` if only what a batch of the bound answers in
-    /// time is.
+    /// Not all of a class can be answered, from the one at `from` on: which are run; `surely` if only what a batch that takes as long as it
+    /// may is in time for.
     #[inline(never)]
     pub(super) fn spread_rest(&mut self, view: &View, class: usize, from: usize, room: usize, surely: bool) {
-        let Some(spread) = &mut self.spread else { return };
         let (kind, queue) = (view.kind, view.waiting.class(class));
         let profile = &kind.workers.profile;
         // The next batch may be a small one, and then less is lost: as many will wait as come at the rate of those that do.
@@ -79,14 +88,15 @@ impl BatchPlanner {
         let left = left.saturating_add(come as usize).clamp(1, kind.workers.batch);
         let size = self.taken + room;
         let answer = |time: Span| {
-            let later = view.next_answer() - kind.time.saturating_sub(time);
+            let later = view.next_answer() + time.saturating_sub(kind.time) - kind.time.saturating_sub(time);
             later.min(view.now + profile.mean(size) + time)
         };
         let next = answer(profile.likely(left));
-        let sure = if surely { answer(profile.bound(left)) } else { next };
+        let sure = if surely { answer(self.surely(profile.bound(left))) } else { next };
         let outlook = Outlook { room, next, sure, step: view.step() };
         let Row { wait, expire, .. } = self.rows[MANDATORY];
         let marked = view.waiting.class(MANDATORY).from(self.fates[MANDATORY].len() + wait + expire);
+        let Some(spread) = &mut self.spread else { return };
         let (fates, taken) = (&mut self.fates[class], &mut self.taken);
         spread.choose(view.now, (queue, from), marked, outlook, |index| {
             fates.resize(index, Fate::Wait);
