@@ -117,7 +117,7 @@ mod tests {
         };
         let csv = "time,stream\n0,a\n100,a,base\n200,a,soft\n300,a,hard\n400,a,plain\n";
         let (report, _) =
-            simulate_logged(&problem, csv.as_bytes(), Some(selector()), &classes).expect("runs");
+            simulate_logged(&problem, csv.as_bytes(), Some(selector()), &classes, false).expect("runs");
         let told: Vec<_> =
             report.classes.iter().map(|c| (c.requests, c.answered, c.late, c.missed, c.worth)).collect();
         let expected = [
@@ -127,11 +127,11 @@ mod tests {
             (1, 0, 0, 1, Some(0.0)),
         ];
         assert_eq!(told, expected);
-        let wrong = simulate_logged(&problem, &b"0,a,torn\n"[..], Some(selector()), &classes);
+        let wrong = simulate_logged(&problem, &b"0,a,torn\n"[..], Some(selector()), &classes, false);
         let wrong = wrong.expect_err("no such class").to_string();
         assert_eq!(wrong, "class torn: must be one of plain, base, soft, hard");
         // Without classes nobody asks.
-        let (report, _) = simulate_logged(&problem, csv.as_bytes(), None, &[]).expect("runs");
+        let (report, _) = simulate_logged(&problem, csv.as_bytes(), None, &[], false).expect("runs");
         assert_eq!((report.classes, report.streams[0].served), (vec![], 5));
     }
 }

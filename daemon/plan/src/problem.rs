@@ -30,7 +30,7 @@ pub fn problem_of_device<'a>(
         guard: number(config.guard),
         batch: workers.batch,
         time: None,
-        times: Some((1..=workers.batch).map(|b| number(workers.profile.bound(b))).collect()),
+        times: Some((1..=workers.profile.max_batch()).map(|b| number(workers.profile.bound(b))).collect()),
         turn: turn(s, config),
         streams: reserved(config).map(|(name, spec)| stream(&name, &spec)).collect(),
     };

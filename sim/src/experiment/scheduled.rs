@@ -83,7 +83,7 @@ impl Scheduled {
 
     fn build(self) -> Result<virtual_time::Scheduled, WeirError> {
         let Self { problem, selector } = self;
-        selecting(&problem, QUEUE, 1, selector)
+        selecting(&problem, QUEUE, 1, selector, false)
     }
 
     fn new(inputs: &Inputs, selector: Selector) -> Result<Self, String> {

@@ -264,7 +264,7 @@ impl Experiment {
                 fleet.play(planned, arrivals, service, &mut heard).map_err(PlayError::from)
             }
             (Contender::Policy(PolicyKind::Weir), _, Some(selector)) => {
-                selecting(problem, system.queue, streams, selector)
+                selecting(problem, system.queue, streams, selector, false)
                     .map_err(PlayError::from)
                     .and_then(|mut weir| Ok(drive(&mut weir, arrivals, order, service, &mut heard)?))
             }

@@ -145,7 +145,7 @@ fn simulated_runs_of_a_device_are_runs_of_the_model() {
         arrivals.list = all.into_arrivals();
         for order in Order::ALL {
             let time = |_, _, bound: Span| ns(dice.within(bound.as_nanos().div_ceil(2), bound.as_nanos()));
-            let (_, log) = run_shared(&problem, &arrivals, order, time).expect("a run");
+            let (_, log) = run_shared(&problem, &arrivals, (false, false), order, time).expect("a run");
             log.accept_shared(&problem, &prover)
                 .unwrap_or_else(|e| panic!("{e}: {decision:?} {problem:?} {log:?}"));
             // Strangers are numbered as they are first named.
@@ -277,7 +277,8 @@ fn what_the_model_does_not_allow_a_batch_to_run_over_by_is_announced_to_all() {
         let mut arrivals = Arrivals::of_shared(&problem);
         arrivals.list = [0, 1].map(|stream| (Instant::ZERO, stream)).to_vec();
         let (run, log) =
-            run_shared(&problem, &arrivals, Order::Together, |_, _, bound| bound + ns(1)).expect("a run");
+            run_shared(&problem, &arrivals, (false, false), Order::Together, |_, _, bound| bound + ns(1))
+                .expect("a run");
         let second = log.accept_shared(&problem, &prover).expect_err("refused");
         assert!(matches!(second, AcceptError::Refused { index: 4, .. }), "{second}: {log:?}");
         // That it is demoted is told of the culprit as well.

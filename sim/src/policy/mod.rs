@@ -242,7 +242,9 @@ impl PolicyKind {
         matches!(self, Self::Weir | Self::WeirSpread)
     }
 
-    fn spreads(self) -> bool {
+    /// Whether it is that with misses of what nothing is promised for spread.
+    #[must_use]
+    pub fn spreads(self) -> bool {
         self == Self::WeirSpread
     }
 

@@ -59,7 +59,8 @@ pub(crate) fn scheduled_by(
     Ok(Scheduled::new(scheduler, streams))
 }
 
-/// The same, and `selector` chooses the variant of each batch, behind a shield for the promised streams of `problem`.
+/// The same, and `selector` chooses the variant of each batch, behind a shield for the promised streams of `problem`; misses of what
+/// nothing is promised for may be `spread`.
 ///
 /// # Errors
 /// [`WeirError`]: as [`scheduled`]; workers of several kinds or without the base variant, a load that has no shield, or
@@ -69,8 +70,9 @@ pub fn selecting(
     queue: usize,
     streams: usize,
     selector: Selector,
+    spread: bool,
 ) -> Result<Scheduled, WeirError> {
-    let (mut scheduler, streams) = built(problem, (queue, streams), false)?;
+    let (mut scheduler, streams) = built(problem, (queue, streams), spread)?;
     shield(&mut scheduler, problem)?;
     scheduler.set_selector(Some(selector))?;
     Ok(Scheduled::new(scheduler, streams))
@@ -78,7 +80,7 @@ pub fn selecting(
 
 /// The device of the services of `problem`, by the rule and the turns that decide it, with place for `queue` waiting requests of
 /// each. `streams` are those of the problem, then those of no promise, each with its service. What nothing is promised for goes
-/// before mandatory requests where that harms none.
+/// before mandatory requests where that harms none, and its misses may be `spread`.
 ///
 /// # Errors
 /// [`WeirError`]: a deadline that no batch can meet, or too many streams.
@@ -86,9 +88,10 @@ pub fn on_device(
     problem: &SharedProblem,
     queue: usize,
     streams: &[(usize, StreamSpec)],
+    spread: bool,
 ) -> Result<OnDevice, WeirError> {
     let decision = decide(problem);
-    let (mut device, streams) = with_streams(problem, &decision, queue, streams)?;
+    let (mut device, streams) = with_streams(problem, &decision, queue, streams, spread)?;
     if let Ok(admission) = &decision.answer {
         let specs: Vec<_> = problem.specs().collect();
         let lists: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
@@ -108,8 +111,9 @@ pub(crate) fn on_device_by(
     decision: &Decision,
     queue: usize,
     streams: &[(usize, StreamSpec)],
+    spread: bool,
 ) -> Result<OnDevice, WeirError> {
-    let (device, streams) = with_streams(problem, decision, queue, streams)?;
+    let (device, streams) = with_streams(problem, decision, queue, streams, spread)?;
     Ok(OnDevice::new(device, streams))
 }
 
@@ -119,9 +123,10 @@ fn with_streams(
     decision: &Decision,
     queue: usize,
     streams: &[(usize, StreamSpec)],
+    spread: bool,
 ) -> Result<(Device, Vec<(usize, StreamId)>), WeirError> {
     let count = |service: usize| streams.iter().filter(|(of, _)| *of == service).count().max(1);
-    let mut device = device_of(problem, decision, (queue, count), safe_mode())?;
+    let mut device = device_of(problem, decision, (queue, count), safe_mode(), spread)?;
     let mut add = |(service, spec): &(usize, StreamSpec)| {
         Ok((*service, device.service_mut(*service).add_stream(Instant::ZERO, spec.clone())?))
     };
@@ -130,7 +135,7 @@ fn with_streams(
 }
 
 /// The device of a problem by what was decided, without streams: of each service `queue` requests may wait, and as many streams
-/// be there as `streams` says.
+/// be there as `streams` says. Misses of what nothing is promised for may be `spread`.
 ///
 /// # Errors
 /// A deadline that no batch can meet.
@@ -139,11 +144,12 @@ pub(crate) fn device_of(
     Decision { rule, turns, answer, .. }: &Decision,
     (queue, streams): (usize, impl Fn(usize) -> usize),
     safe_mode: SafeModeConfig,
+    spread: bool,
 ) -> Result<Device, DeviceError> {
     let config = |(s, of): (usize, &Service)| {
         let workers = Workers { count: problem.workers, batch: of.batch, profile: of.profile.clone() };
         let config = config_of(of, workers, (queue, streams(s)), safe_mode);
-        SchedulerConfig { stalls: problem.stalls, ..config }
+        SchedulerConfig { stalls: problem.stalls, spread, ..config }
     };
     Device::new(DeviceConfig {
         rule: *rule,

@@ -105,7 +105,7 @@ impl<'a> Case<'a> {
             streams.extend((0..problem.services.len()).map(|service| (service, StreamSpec::best_effort())));
         }
         let queue = arrivals.len().clamp(1, MAX_WAITING);
-        let mut device = on_device_by(problem, decision, queue, &streams)?;
+        let mut device = on_device_by(problem, decision, queue, &streams, false)?;
         let mut run = Run { streams: streams.len(), ..Run::default() };
         drive(&mut device, arrivals.iter().copied(), order, |_, _, bound| bound, &mut run)?;
         Ok(run)

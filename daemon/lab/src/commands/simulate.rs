@@ -55,9 +55,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (Some(problem), Some(arrivals)) = (&args.problem, &args.arrivals) else {
         return experiment::run(&args.experiments, &args.options, args.json);
     };
+    let (daemons, mut spread) = (args.policy.is_own(), args.policy.spreads());
     ensure!(
-        args.policy == PolicyKind::Weir || (args.select.is_none() && args.log.is_none()),
-        "--policy = {}: --select and --log are for weir, the policy of the daemon",
+        daemons || (args.select.is_none() && args.log.is_none()),
+        "--policy = {}: --select and --log are for weir and weir-spread, which the daemon has",
         args.policy
     );
     let question = read_question(problem)?;
@@ -77,9 +78,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             return end(&report, csv.missing(), args);
         }
         Question::Shared(problem) => {
-            let weir = args.policy == PolicyKind::Weir && args.select.is_none();
-            ensure!(weir, "services that share workers: --policy and --select are for a single service");
-            let (report, log) = simulate_shared(&problem, &mut csv).with_context(name)?;
+            let single = "services that share workers: --select and rivals are for a single service";
+            ensure!(daemons && args.select.is_none(), single);
+            let ahead = args.log.is_none();
+            let (report, log) = simulate_shared(&problem, &mut csv, (ahead, spread)).with_context(name)?;
             write_log(args, |file| log.write_shared(&problem, file))?;
             return end(&report, csv.missing(), args);
         }
@@ -88,9 +90,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         simulate(&problem, &mut csv, args.policy).with_context(name)?
     } else {
         let selected = args.select.as_ref().map(|(service, config)| selector(service, config)).transpose()?;
-        let (selector, classes) = selected.unzip();
-        let classes = classes.unwrap_or_default();
-        let (report, log) = simulate_logged(&problem, &mut csv, selector, &classes).with_context(name)?;
+        let (selector, classes) = match selected {
+            Some((selector, classes, spreads)) => {
+                spread |= spreads;
+                (Some(selector), classes)
+            }
+            None => (None, Vec::new()),
+        };
+        let (report, log) =
+            simulate_logged(&problem, &mut csv, selector, &classes, spread).with_context(name)?;
         write_log(args, |file| log.write(&problem, file))?;
         report
     };
@@ -120,23 +128,23 @@ fn end(report: &Report, missing: u64, args: &Args) -> Result<ExitCode> {
 }
 
 /// Who selects among the variants of a service; where the daemon plans tables as it goes, those that it would. And the classes
-/// of its requests.
-fn selector(name: &str, config: &Path) -> Result<(Selector, Vec<Class>)> {
+/// of its requests, and whether misses of what nothing is promised for are spread.
+fn selector(name: &str, config: &Path) -> Result<(Selector, Vec<Class>, bool)> {
     let mut plan = Plan::compute(&Config::load(config)?)?;
     let names = plan.services.iter().map(|service| service.config.name.as_str());
     let place = place_of("--select = ", name, names)?;
     let service = plan.services.swap_remove(place).by_bounds()?;
     if service.config.select == Select::Planned {
         let planned = SelectionPlan::compute(&service, DEFAULT_MAX_MISS)?.selector()?;
-        return Ok((planned, classes(&service)));
+        return Ok((planned, classes(&service), service.config.spread));
     }
-    let classes = classes(&service);
+    let (classes, spread) = (classes(&service), service.config.spread);
     if let Some(Meanwhile { inputs, auto: Some(net) }) = service.meanwhile() {
         let chosen = choose_all(&inputs, net.as_ref())?;
-        return Ok((inputs.for_classes(inputs.auto(&chosen, net.as_ref())?)?, classes));
+        return Ok((inputs.for_classes(inputs.auto(&chosen, net.as_ref())?)?, classes, spread));
     }
     let nothing = || format!("--select = {name}: nothing is selected there, the base answers alone");
-    Ok((service.selector.with_context(nothing)?, classes))
+    Ok((service.selector.with_context(nothing)?, classes, spread))
 }
 
 fn classes(service: &ServicePlan) -> Vec<Class> {

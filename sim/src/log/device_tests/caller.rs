@@ -54,7 +54,7 @@ impl<'a> Caller<'a> {
         let margin = decision.answer.as_ref().map_or(Span::ZERO, |a| a.overrun_margin());
         // Soon, so that much happens after it.
         let safe_mode = SafeModeConfig { hold: ns(20), clean: ns(20), latch: false };
-        let device = device_of(problem, decision, (4096, |_| 64), safe_mode);
+        let device = device_of(problem, decision, (4096, |_| 64), safe_mode, false);
         let (margin, guard) = (margin.as_nanos(), sharing.guard.as_nanos());
         Self {
             device: device.expect("a device"),

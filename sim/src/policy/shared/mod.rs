@@ -153,7 +153,7 @@ impl SharedKind {
         let deadlines = || problem.services.iter().map(|s| s.deadline).collect::<Vec<_>>();
         let rule: Box<dyn Rule> = match self {
             Self::Device => {
-                let mut device = on_device(problem, queue, streams)?;
+                let mut device = on_device(problem, queue, streams, false)?;
                 return Ok(drive(&mut device, arrivals, order, service, observer)?);
             }
             Self::Partition => {

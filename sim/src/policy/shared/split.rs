@@ -25,7 +25,7 @@ pub(super) fn split(
     let together = || vec![((0..problem.services.len()).collect(), problem.clone())];
     let groups = groups(problem, promised).unwrap_or_else(together);
     let (groups, problems): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
-    Parts::new(&groups, streams, |group, streams| on_device(&problems[group], queue, &streams))
+    Parts::new(&groups, streams, |group, streams| on_device(&problems[group], queue, &streams, false))
 }
 
 /// The problem with the batches of the groups with which all is promised.
