@@ -37,13 +37,13 @@ pub struct Refuters {
 }
 
 /// The certificate of everything that `config` reserves, and of one more stream at the promised rate of each service
-/// that has constraints of its own. A service that cannot be promised is refused in it, with the arrivals that one of
-/// `refuters` finds to show it, and so is a device or a pipeline.
+/// that has constraints of its own, on the times of `profile`. A service that cannot be promised is refused in it, with the
+/// arrivals that one of `refuters` finds to show it, and so is a device or a pipeline.
 ///
 /// # Errors
-/// If the profile or the manifest cannot be read or do not fit, or a declaration has no form as a problem.
-pub fn certificate(config: &Config, refuters: Refuters) -> anyhow::Result<Certificate> {
-    let (profile, models) = (Profile::load(&config.daemon.profile)?, resolve_models(config)?);
+/// If the manifest cannot be read, it or the profile do not fit, or a declaration has no form as a problem.
+pub fn certificate(config: &Config, profile: &Profile, refuters: Refuters) -> anyhow::Result<Certificate> {
+    let models = resolve_models(config)?;
     let (mut equipment, mut claims, mut pipelines) = (Vec::new(), Vec::new(), Vec::new());
     for runs in running(config, &models) {
         for spec in runs.specs {
@@ -53,16 +53,16 @@ pub fn certificate(config: &Config, refuters: Refuters) -> anyhow::Result<Certif
     }
     for (service, specs) in config.services.iter().zip(&models) {
         if service.is_staged() {
-            pipelines.push(staged::claim(service, specs, &profile)?);
+            pipelines.push(staged::claim(service, specs, profile)?);
         } else if service.share.is_none() {
-            claims.push(match ServicePlan::compute(service, specs.clone(), &profile) {
+            claims.push(match ServicePlan::compute(service, specs.clone(), profile) {
                 Ok(plan) => promise(&plan),
-                Err(error) if error.is_refusal() => refusal(service, specs, &profile),
+                Err(error) if error.is_refusal() => refusal(service, specs, profile),
                 Err(error) => Err(error.into()),
             }?);
         }
     }
-    let devices = (0..config.devices.len()).map(|device| device_claim(config, device, &models, &profile));
+    let devices = (0..config.devices.len()).map(|device| device_claim(config, device, &models, profile));
     let mut devices = devices.collect::<anyhow::Result<Vec<_>>>()?;
     for claim in devices.iter_mut().filter(|claim| !claim.admissible) {
         claim.refutation = (refuters.device)(&SharedProblem::from_raw(claim.problem.clone())?);
