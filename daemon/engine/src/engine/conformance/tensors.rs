@@ -174,3 +174,28 @@ fn weights_beside_the_file_are_used_and_a_changed_byte_is_refused() {
         assert!(refused.contains("toy.data: its SHA-256 is"), "{refused}");
     });
 }
+
+/// As ONNX has it: the length need not be said, and other weights may lie behind.
+#[test]
+fn weights_whose_length_is_not_said_are_as_long_as_their_shape() {
+    let dir = tempfile::tempdir().unwrap();
+    let weights: Vec<u8> = [7.0f32, 2.0, 3.0, 9.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let path = dir.path().join("toy.data");
+    std::fs::write(&path, &weights).unwrap();
+    let with = |offset: usize| {
+        let toy = Onnx::default().input("in", 1, &["N", "2"]).output("out", 1, &["N", "2"]);
+        let toy = toy.weight_elsewhere("gain", &[2], "toy.data", offset);
+        let mut spec = toy_file(&dir, &toy.node("Mul", &["in", "gain"], &["out"]).bytes());
+        let (location, sha256) = ("toy.data".into(), sha256_hex(&weights));
+        spec.external = vec![ExternalFile { location, path: path.clone(), sha256 }];
+        spec
+    };
+    let spec = with(4);
+    each_engine(|subject| {
+        let mut runner = subject.load(&spec, 2).unwrap();
+        assert_eq!(run_f32(&mut *runner, 2, &[1.0, 1.0, 5.0, -1.0]).unwrap(), [2.0, 3.0, 10.0, -3.0]);
+    });
+    // Four bytes are left where eight are needed.
+    let spec = with(12);
+    each_engine(|subject| assert!(subject.refuses(&spec).contains("toy"), "{}", subject.engine));
+}
