@@ -11,6 +11,7 @@ mod codec;
 mod codes;
 mod daemon_frame;
 mod error;
+mod registration;
 mod result_head;
 mod tensors;
 

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::change::Change;
-use super::client_frame::{read_constraint, write_constraint};
 use super::codec::{Reader, Writer};
+use super::registration::{read_constraint, write_constraint};
 use super::result_head::{NO_CONSTRAINT, ResultHead, read_misses_left};
 use super::tensors::{read_stream, write_stream};
 use super::{ErrorCode, Header, Kind, MAX_NAME, MAX_TEXT, MissReason, RefusalCode, WireError};

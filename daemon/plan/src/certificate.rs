@@ -1,48 +1,29 @@
 //! From a configuration to its certificate and back: what is promised here, written down, and checked before it is
 //! served.
 
+mod check;
 mod staged;
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 
 use anyhow::Context;
-use planner::certificate::{
-    Claim, Kind, PipelineClaim, Refutation, Service, SharedClaim, SharedDevice, Variant,
-};
-use planner::verify::{Verified, VerifyError, verify};
+use planner::certificate::{Claim, Kind, Refutation, Service, SharedClaim, SharedDevice, Variant};
+use planner::verify::verify;
 use planner::{Certificate, PipelineProblem, Problem, ProblemError, SharedProblem, certify, certify_shared};
 use rt_core::Workers;
-use serde::Serialize;
-use serde_json::Value;
 
-use crate::config::{Config, DeviceConfig, ModelChoice, Select, ServiceConfig};
-use crate::models::{Timed, reach_engines, resolve_models, running};
+use crate::config::{Config, DeviceConfig, Select, ServiceConfig};
+use crate::models::{Timed, resolve_models, running};
 use crate::plan::{
     DevicePlan, Plan, PlanError, ServicePlan, VariantPlan, kind_sizes, pipeline_identity, planned_problem,
     refused_problem, workers_of,
 };
 use crate::problem::{problem, problem_of_device, reserved};
 use crate::profile::{Fingerprint, Profile};
-use weir_engine::{EngineError, EngineKind, Equipment, ModelSpec};
+use weir_engine::{EngineKind, Equipment, ModelSpec};
 
-/// Why a certificate is not served by.
-#[derive(Debug, thiserror::Error)]
-pub enum Mismatch {
-    #[error("{field} is {certified}, here it is {here}: run `weir certify` again")]
-    Field { field: String, certified: String, here: String },
-    #[error("{what} is refused by its own certificate: {reason}")]
-    Refused { what: String, reason: String },
-    #[error(
-        "the profile is of another machine, whose {field} is {profiled}, here it is {here}: run `weir profile`, then \
-         `weir certify`"
-    )]
-    Machine { field: String, profiled: String, here: String },
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    #[error("the checker: {0}")]
-    Unverified(#[from] VerifyError),
-}
+pub use check::{Mismatch, check};
+pub use staged::problem_of as staged_problem_of;
 
 /// What finds arrivals that show a refusal.
 #[derive(Clone, Copy, Debug)]
@@ -56,13 +37,13 @@ pub struct Refuters {
 }
 
 /// The certificate of everything that `config` reserves, and of one more stream at the promised rate of each service
-/// that has constraints of its own. A service that cannot be promised is refused in it, with the arrivals that one of
-/// `refuters` finds to show it, and so is a device or a pipeline.
+/// that has constraints of its own, on the times of `profile`. A service that cannot be promised is refused in it, with the
+/// arrivals that one of `refuters` finds to show it, and so is a device or a pipeline.
 ///
 /// # Errors
-/// If the profile or the manifest cannot be read or do not fit, or a declaration has no form as a problem.
-pub fn certificate(config: &Config, refuters: Refuters) -> anyhow::Result<Certificate> {
-    let (profile, models) = (Profile::load(&config.daemon.profile)?, resolve_models(config)?);
+/// If the manifest cannot be read, it or the profile do not fit, or a declaration has no form as a problem.
+pub fn certificate(config: &Config, profile: &Profile, refuters: Refuters) -> anyhow::Result<Certificate> {
+    let models = resolve_models(config)?;
     let (mut equipment, mut claims, mut pipelines) = (Vec::new(), Vec::new(), Vec::new());
     for runs in running(config, &models) {
         for spec in runs.specs {
@@ -72,16 +53,16 @@ pub fn certificate(config: &Config, refuters: Refuters) -> anyhow::Result<Certif
     }
     for (service, specs) in config.services.iter().zip(&models) {
         if service.is_staged() {
-            pipelines.push(staged::claim(service, specs, &profile)?);
+            pipelines.push(staged::claim(service, specs, profile)?);
         } else if service.share.is_none() {
-            claims.push(match ServicePlan::compute(service, specs.clone(), &profile) {
+            claims.push(match ServicePlan::compute(service, specs.clone(), profile) {
                 Ok(plan) => promise(&plan),
-                Err(error) if error.is_refusal() => refusal(service, specs, &profile),
+                Err(error) if error.is_refusal() => refusal(service, specs, profile),
                 Err(error) => Err(error.into()),
             }?);
         }
     }
-    let devices = (0..config.devices.len()).map(|device| device_claim(config, device, &models, &profile));
+    let devices = (0..config.devices.len()).map(|device| device_claim(config, device, &models, profile));
     let mut devices = devices.collect::<anyhow::Result<Vec<_>>>()?;
     for claim in devices.iter_mut().filter(|claim| !claim.admissible) {
         claim.refutation = (refuters.device)(&SharedProblem::from_raw(claim.problem.clone())?);
@@ -145,8 +126,6 @@ pub fn problem_of(plan: &ServicePlan) -> Result<Problem, ProblemError> {
     problem(&plan.config, plan.all_workers(), &reserved(&plan.config).collect::<Vec<_>>())
 }
 
-pub use staged::problem_of as staged_problem_of;
-
 /// What a device has planned as an abstract problem, in nanoseconds: its services and their reserved streams.
 ///
 /// # Errors
@@ -177,162 +156,9 @@ fn told_as(config: &ServiceConfig, model: &str) -> String {
     config.named_place().map_or_else(|| model.to_owned(), |place| format!("{model} by {place}"))
 }
 
-/// What this machine and the engines of `config` tell now; servers that are out of reach while other workers of their service are there
-/// tell what they were when they were `measured`.
-fn machine_here(
-    config: &Config,
-    measured: &BTreeMap<String, String>,
-) -> Result<BTreeMap<String, String>, EngineError> {
-    reach_engines(config)?;
-    let mut here = machine(&Fingerprint::current(), []);
-    let running = config.services.iter().flat_map(ServiceConfig::running);
-    for service in running.filter(|service| service.engine != EngineKind::Simulated) {
-        let ModelChoice::Named(names) = &service.model else { continue };
-        let line = Equipment::current(service.backend(0)).line();
-        for name in names {
-            let field = engine_field(service, &told_as(service, name));
-            let measured = measured.get(&field);
-            let mut told = line.clone();
-            if let Some(measured) = measured {
-                told = Equipment::line_as_measured(&told, measured);
-                if service.is_on_some_servers() {
-                    told = Equipment::line_among(&told, measured);
-                }
-            }
-            // Of several services with the model one whose servers are not as they were is told.
-            if Some(&told) != measured || !here.contains_key(&field) {
-                here.insert(field, told);
-            }
-        }
-    }
-    Ok(here)
-}
-
 /// What certificates say of their maker.
 pub fn made_by() -> String {
     format!("weir {}", env!("CARGO_PKG_VERSION"))
-}
-
-/// Checks `certificate` by the independent checker, and that it is about this machine and the same as `here`, which
-/// was made from `config`, the manifest and the profile as they are now.
-///
-/// # Errors
-/// The first difference, a refused service, or what the checker finds.
-pub fn check(certificate: &Certificate, here: &Certificate, config: &Config) -> Result<Verified, Mismatch> {
-    for (name, value) in machine_here(config, &here.machine)? {
-        if let Some(profiled) = here.machine.get(&name).filter(|profiled| **profiled != value) {
-            return Err(Mismatch::Machine { field: name, profiled: profiled.clone(), here: value });
-        }
-        same(format!("machine.{name}"), certificate.machine.get(&name).map_or("", String::as_str), &value)?;
-    }
-    same("number of services", certificate.claims.len(), here.claims.len())?;
-    for (one, other) in certificate.claims.iter().zip(&here.claims) {
-        let name = |claim: &Claim| claim.service.as_ref().map_or("", |s| s.name.as_str()).to_owned();
-        same("service", name(one), name(other))?;
-        let service = name(one);
-        if let (Some(a), Some(b)) = (&one.service, &other.service) {
-            same_service(a, b)?;
-        }
-        let what = format!("service {service}");
-        same_promise(what, (&one.problem, &other.problem), (one.admissible, one.reason.as_deref()))?;
-    }
-    same("number of devices", certificate.shared.len(), here.shared.len())?;
-    for (one, other) in certificate.shared.iter().zip(&here.shared) {
-        let of = |claim: &SharedClaim| claim.device.clone().map(|d| (d.name, d.services)).unwrap_or_default();
-        let ((name, services), (here, own)) = (of(one), of(other));
-        same("device", &name, &here)?;
-        same(format!("device {name}: number of services"), services.len(), own.len())?;
-        for (a, b) in services.iter().zip(&own) {
-            same(format!("device {name}: service"), &a.name, &b.name)?;
-            same_service(a, b)?;
-        }
-        let what = format!("device {name}");
-        same_promise(what, (&one.problem, &other.problem), (one.admissible, one.reason.as_deref()))?;
-    }
-    same("number of pipelines", certificate.pipelines.len(), here.pipelines.len())?;
-    for (one, other) in certificate.pipelines.iter().zip(&here.pipelines) {
-        let of =
-            |claim: &PipelineClaim| claim.service.clone().map(|s| (s.name, s.stages)).unwrap_or_default();
-        let ((name, stages), (here, own)) = (of(one), of(other));
-        same("pipeline", &name, &here)?;
-        same(format!("pipeline {name}: number of stages"), stages.len(), own.len())?;
-        for (a, b) in stages.iter().zip(&own) {
-            same(format!("pipeline {name}: stage"), &a.name, &b.name)?;
-            same_service(a, b).map_err(|other| match other {
-                Mismatch::Field { field, certified, here } => {
-                    let field = format!("pipeline {name}: {}", field.replacen("service", "stage", 1));
-                    Mismatch::Field { field, certified, here }
-                }
-                other => other,
-            })?;
-        }
-        let what = format!("pipeline {name}");
-        same_promise(what, (&one.problem, &other.problem), (one.admissible, one.reason.as_deref()))?;
-    }
-    Ok(verify(certificate)?)
-}
-
-/// Whether the problem that was certified is that of here, and is promised.
-fn same_promise(
-    what: String,
-    (certified, here): (&impl Serialize, &impl Serialize),
-    (admissible, reason): (bool, Option<&str>),
-) -> Result<(), Mismatch> {
-    let [certified, here] =
-        [serde_json::to_value(certified), serde_json::to_value(here)].map(Result::unwrap_or_default);
-    differs(&format!("{what}: problem"), &certified, &here)?;
-    if admissible {
-        Ok(())
-    } else {
-        Err(Mismatch::Refused { what, reason: reason.unwrap_or_default().to_owned() })
-    }
-}
-
-/// Whether a service was certified with the same models and profiles as it is `here`.
-fn same_service(certified: &Service, here: &Service) -> Result<(), Mismatch> {
-    let (a, b, service) = (certified, here, &certified.name);
-    same(format!("service {service}: model"), &a.model, &b.model)?;
-    same(format!("service {service}: model file"), &a.model_sha256, &b.model_sha256)?;
-    same(format!("service {service}: engine"), &a.engine, &b.engine)?;
-    same(format!("service {service}: profile"), &a.profile_sha256, &b.profile_sha256)?;
-    same(format!("service {service}: number of kinds of workers"), a.kinds.len(), b.kinds.len())?;
-    for (i, (a, b)) in a.kinds.iter().zip(&b.kinds).enumerate() {
-        let at = |what: &str| format!("service {service}: kinds[{i}], {}: {what}", b.name);
-        same(format!("service {service}: kinds[{i}]"), &a.name, &b.name)?;
-        same(at("engine"), &a.engine, &b.engine)?;
-        same(at("profile"), &a.profile_sha256, &b.profile_sha256)?;
-    }
-    let counts = [a, b].map(|service| service.variants.len());
-    same(format!("service {service}: number of variants that may answer"), counts[0], counts[1])?;
-    for (i, (a, b)) in a.variants.iter().zip(&b.variants).enumerate() {
-        let at = |what: &str| format!("service {service}: variants[{i}], {}: {what}", b.model);
-        same(format!("service {service}: variants[{i}]"), &a.model, &b.model)?;
-        same(at("model file"), &a.model_sha256, &b.model_sha256)?;
-        same(at("profile"), &a.profile_sha256, &b.profile_sha256)?;
-    }
-    Ok(())
-}
-
-/// The first field in which two problems differ.
-fn differs(field: &str, certified: &Value, here: &Value) -> Result<(), Mismatch> {
-    match (certified, here) {
-        (Value::Object(a), Value::Object(b)) if a.keys().eq(b.keys()) => {
-            a.iter().zip(b.values()).try_for_each(|((key, a), b)| differs(&format!("{field}.{key}"), a, b))
-        }
-        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
-            let mut pairs = a.iter().zip(b).enumerate();
-            pairs.try_for_each(|(i, (a, b))| differs(&format!("{field}[{i}]"), a, b))
-        }
-        (a, b) => same(field, a.to_string(), b.to_string()),
-    }
-}
-
-fn same<T: Display + PartialEq>(field: impl Into<String>, certified: T, here: T) -> Result<(), Mismatch> {
-    if certified == here {
-        return Ok(());
-    }
-    let (certified, here) = (certified.to_string(), here.to_string());
-    Err(Mismatch::Field { field: field.into(), certified, here })
 }
 
 fn promise(plan: &ServicePlan) -> anyhow::Result<Claim> {

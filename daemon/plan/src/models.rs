@@ -9,8 +9,9 @@ use std::path::PathBuf;
 
 use weir_engine::manifest::{Manifest, ManifestError};
 use weir_engine::{
-    Backend, DataType, Engine, EngineError, EngineKind, Isolation, ModelSpec, PATIENCE, Place, RunMode, Side,
-    Task, TensorSpec, has_batches, isolate_one, load, mixed_output, prepare, prepare_each, sha256_hex,
+    Backend, DataType, Engine, EngineError, EngineKind, Isolation, ModelSpec, PATIENCE, Place, RunMode,
+    Runner, Side, Task, TensorSpec, has_batches, isolate_one, load, mixed_output, prepare, prepare_each,
+    sha256_hex,
 };
 
 use crate::config::{Config, ModelChoice, Models, ServiceConfig, SimulatedModel};
@@ -206,21 +207,24 @@ pub fn try_models(config: &ServiceConfig, specs: &[ModelSpec]) -> Result<Vec<Str
                     isolate_one(task, &place)?
                 }
             };
-            // What a server makes of its batches is its own business; what a model refuses shows when it is profiled.
-            if config.engine != EngineKind::Oip
-                && !spec.has_state()
-                && let Ok(Some(output)) = mixed_output(&mut *runner, spec)
-            {
-                let line = format!(
-                    "{}: what it answers to a request on {} depends on what else is in the batch (output `{output}`): say \
-                     batch = false of its tensors in the manifest, or max-batch = 1 of the service",
-                    spec.name, backend.kind
-                );
-                lines.push(line);
-            }
+            lines.extend(mixing(backend.kind, spec, &mut *runner));
         }
     }
     Ok(lines)
+}
+
+/// A line for a model whose requests are not answered each by itself when `runner` has them in one batch. What a server makes of its
+/// batches is its own business, and what a model refuses shows when it is profiled.
+pub(crate) fn mixing(engine: EngineKind, spec: &ModelSpec, runner: &mut dyn Runner) -> Option<String> {
+    if matches!(engine, EngineKind::Oip | EngineKind::Simulated) || spec.has_state() {
+        return None;
+    }
+    let output = mixed_output(runner, spec).ok()??;
+    Some(format!(
+        "{}: what it answers to a request on {engine} depends on what else is in the batch (output `{output}`): say batch = false of \
+         its tensors in the manifest, or max-batch = 1 of the service",
+        spec.name
+    ))
 }
 
 /// Every variant must answer the same requests, better than the one before.

@@ -11,6 +11,7 @@ use rt_core::sharing::Rule;
 use rt_core::{Binding, ConstraintSet, Span};
 use weir_os::pipe::say;
 
+use crate::config::tight_classes;
 use crate::models::run_singly;
 use crate::plan::{Counts, DevicePlan, Plan, RatePlan, ServicePlan, Stalls, VariantPlan};
 pub use json::{device_json, service_json};
@@ -23,7 +24,9 @@ pub fn print_plan(plan: &Plan) {
     for line in &plan.other_company {
         warn!("{line}; run `weir profile` again");
     }
-    for line in plan.services.iter().flat_map(|service| service.config.idle_levels()) {
+    let services: Vec<_> = plan.services.iter().map(|service| &service.config).collect();
+    let idle = services.iter().flat_map(|service| service.idle_levels());
+    for line in idle.chain(tight_classes(&services)) {
         warn!("{line}");
     }
     for line in &plan.unreached {

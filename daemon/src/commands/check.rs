@@ -10,7 +10,7 @@ use tracing::warn;
 use weir_oip::tls::HTTP;
 use weir_os::notice;
 use weir_os::pipe::say;
-use weir_plan::config::{Config, ConfigError, Select, ServiceConfig};
+use weir_plan::config::{Config, ConfigError, Select, ServiceConfig, tight_classes};
 use weir_plan::models::{Running, resolve_models, run_singly, running, try_models};
 use weir_plan::place::measured;
 use weir_plan::plan::{Plan, PlanError, check_tables, check_weights};
@@ -99,7 +99,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         match checked {
             Ok(config) => {
                 let idle = config.services.iter().flat_map(ServiceConfig::idle_levels);
-                idle.for_each(|line| warn!("{}: {line}", file.display()));
+                let tight = tight_classes(&config.services.iter().collect::<Vec<_>>());
+                idle.chain(tight).for_each(|line| warn!("{}: {line}", file.display()));
                 let streams: usize = config.services.iter().map(|s| s.reserved.len()).sum();
                 let services = config.services.len();
                 say!("{}: ok, {services} service(s), {streams} reserved stream(s)", file.display());

@@ -13,6 +13,7 @@ use weir_os::locks::lock;
 use weir_plan::config::DaemonConfig;
 use weir_serve::service::{Handed, Origin, Said, Service, unknown_class};
 
+use super::asked::Asked;
 use super::caller::{Caller, Waiting};
 use super::reply::{Reply, Told};
 use super::streams::{Declared, Streams, wrong};
@@ -27,21 +28,6 @@ pub(super) struct Desk {
     streams: Streams,
     /// The thread's time when somebody was charged last.
     charged: Mutex<Span>,
-}
-
-/// What a call names beside its body.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Asked {
-    pub(super) model: String,
-    /// Empty for any.
-    pub(super) version: String,
-    pub(super) stream: Option<String>,
-    /// Of the service's classes.
-    pub(super) class: Option<String>,
-    /// How soon the answer is wanted.
-    pub(super) within: Option<Span>,
-    /// Whether outputs that are not named go out as they lie in memory.
-    pub(super) binary: bool,
 }
 
 /// A model by its name, and what it takes and gives.
@@ -247,9 +233,9 @@ impl Desk {
         if !self.is_ready() {
             return Err(unavailable(DRAINING));
         }
-        let mut said = Said { within: within(&asked, call)?, ..Said::default() };
-        let class = class_named(&asked, call)?;
-        let name = named(&asked, call)?;
+        let mut said = Said { within: asked.within(call)?, ..Said::default() };
+        let class = asked.class(call)?;
+        let name = asked.stream(call)?;
         if service.plan.spec.has_state() && name == ANONYMOUS {
             let text =
                 format!("model {} remembers what came before: name a stream by weir_stream", asked.model);
@@ -367,42 +353,6 @@ fn parameters(head: &ResultHead, service: &Service) -> Parameters {
         parameters.insert("weir_variant".to_owned(), Parameter::Text(variant.spec.name.clone()));
     }
     parameters
-}
-
-/// The stream that a call names.
-fn named(asked: &Asked, call: &Call<'_>) -> Result<String, Refused> {
-    match (call.parameters.get("weir_stream"), &asked.stream) {
-        (Some(Parameter::Text(name)), _) => Ok(name.clone()),
-        (Some(other), _) => Err(wrong("weir_stream", other, "must be a text")),
-        (None, Some(name)) => Ok(name.clone()),
-        (None, None) => match call.parameters.get("sequence_id") {
-            None | Some(Parameter::Int(0)) => Ok(ANONYMOUS.to_owned()),
-            Some(_) => Err(Refused::Unimplemented(
-                "sequence_id is not supported here: name a stream by weir_stream".to_owned(),
-            )),
-        },
-    }
-}
-
-/// The class that a call names, if it does.
-fn class_named(asked: &Asked, call: &Call<'_>) -> Result<Option<String>, Refused> {
-    match call.parameters.get("weir_class") {
-        Some(Parameter::Text(name)) => Ok(Some(name.clone())),
-        Some(other) => Err(wrong("weir_class", other, "must be a text")),
-        None => Ok(asked.class.clone()),
-    }
-}
-
-/// How soon a call wants its answer: by its own parameter, in microseconds, or by the way it came.
-fn within(asked: &Asked, call: &Call<'_>) -> Result<Option<Span>, Refused> {
-    match call.parameters.get("timeout") {
-        None | Some(Parameter::Int(0)) => Ok(asked.within),
-        Some(&Parameter::Int(micros @ 1..)) => {
-            let own = Span::from_nanos((micros as u64).saturating_mul(1_000));
-            Ok(Some(asked.within.map_or(own, |within| within.min(own))))
-        }
-        Some(other) => Err(wrong("timeout", other, "must be a whole number of microseconds")),
-    }
 }
 
 fn unavailable(text: &str) -> Refused {

@@ -30,8 +30,9 @@ use weir_oip::grpc::inference::{
 use weir_oip::grpc::{self, DESCRIPTORS};
 use weir_oip::http::VERSION;
 
+use super::asked::Asked;
 use super::caller::{Caller, Unanswered};
-use super::desk::{Asked, Desk, Fared};
+use super::desk::{Desk, Fared};
 use super::streams::wrong;
 use super::timed::{Room, Timed};
 use super::{CLASS, EXTENSIONS, STREAM, closed, text_beside};

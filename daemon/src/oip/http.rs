@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use weir_oip::{Refused, http};
 
+use super::asked::Asked;
 use super::caller::{Caller, Unanswered};
-use super::desk::{Asked, Desk, Fared};
+use super::desk::{Desk, Fared};
 use super::streams::wrong;
 use super::{CLASS, EXTENSIONS, PATIENCE, STREAM, closed, text_beside};
 use crate::local::Guest;

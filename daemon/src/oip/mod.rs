@@ -3,6 +3,7 @@
 //! One thread answers all of them, without real-time priority: what it reads is checked and packed there, and then waits and runs like
 //! what came through the socket.
 
+mod asked;
 mod caller;
 mod desk;
 mod grpc;

@@ -12,6 +12,7 @@ mod entry;
 mod fallback;
 pub(crate) mod few;
 pub(crate) mod first;
+mod form;
 mod guest;
 mod handover;
 mod levels;

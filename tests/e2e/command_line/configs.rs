@@ -360,3 +360,20 @@ fn what_is_expected_has_the_handover_and_the_probability_asked_for() {
         assert_eq!(expected(more), [bounds.clone(), likely.to_vec(), mean.clone()], "{more}");
     }
 }
+
+/// `check` and `plan` warn of it, and promise what they did.
+#[test]
+fn a_class_that_wants_its_answer_within_the_guard_is_warned_of() {
+    let service = "[[service]]\nname = \"a\"\nengine = \"simulated\"\nsimulated = { times = [\"1ms\"] }\ndeadline = \"1s\"\n\
+                   guard = \"500ms\"\n[[service.class]]\nname = \"soon\"\ndeadline = \"500ms\"\n";
+    let place = Deployment::new(format!("{DAEMON}{service}"));
+    place.succeed(&["profile", "--quick", "--samples", "5"]);
+    let warned = |arguments: &[&str]| {
+        let output = place.weir(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        stderr(&output).contains("service[0].class[0].deadline = 500.0 ms: is not above the guard, 500.0 ms")
+    };
+    assert!(warned(&["check", "--no-models"]) && warned(&["plan"]));
+    place.configure(format!("{DAEMON}{}", service.replace("guard = \"500ms\"", "guard = \"499ms\"")));
+    assert!(!warned(&["check", "--no-models"]) && !warned(&["plan"]));
+}

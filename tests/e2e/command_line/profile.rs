@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use super::prompt::fed;
 use crate::harness::{DAEMON, Deployment, best_effort, eventually, repository, stderr, weir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -267,6 +268,23 @@ fn a_profile_of_another_machine_says_what_to_run() {
         message.contains(wanted) && message.contains("run `weir profile`, then `weir certify`"),
         "{message}"
     );
+}
+
+/// A file that is replaced meanwhile, or can be read but once, is the one that is certified.
+#[test]
+fn what_is_certified_is_read_once() {
+    let place = simulated();
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    let profile = std::fs::read_to_string(place.path("profile.json")).expect("a profile");
+    let text = std::fs::read_to_string(place.config()).expect("the configuration");
+    place.configure(text.replace("profile = \"profile.json\"", "profile = \"/dev/stdin\""));
+    let file = place.config().display().to_string();
+    for arguments in
+        [&["certify", &file][..], &["verify", "--config", &file, &file.replace(".toml", ".certificate.json")]]
+    {
+        let output = fed(arguments, &profile);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    }
 }
 
 /// Before anything is served as well, also where nothing could be promised by it.

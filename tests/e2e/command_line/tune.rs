@@ -174,6 +174,33 @@ fn proposed_lines_keep_the_class_of_a_stream_and_say_whose_it_is() {
     }
 }
 
+/// Weaker promises behind a declaration are told beside it, and stay behind another one.
+#[test]
+fn proposed_lines_keep_the_weaker_promises_and_say_which_would_have_held() {
+    let ladder = "degraded = [[{ row-miss = 2 }], [{ row-miss = 5 }]]\n    record =";
+    let service = SERVICE.replace("record =", ladder);
+    let place = Deployment::new(format!("{DAEMON}{service}"));
+    let recorded = |count: u64| {
+        let sent = (1..=count).map(|i| format!("{i}0000000,front\n")).collect::<String>();
+        let head = "# weir: arrivals at service lanes\ntime,stream\n";
+        std::fs::write(place.path("arrivals.csv"), format!("{head}{sent}")).expect("written");
+        let front = json(&place)["streams"][0].clone();
+        (front, String::from_utf8(tune(&place, &["lanes"]).stdout).expect("UTF-8"))
+    };
+    // Two a minute are declared, and as many of which a third must be served as leave no more of them: four.
+    let (front, text) = recorded(5);
+    assert_eq!((&front["beyond"], &front["beyond_degraded"]), (&3.into(), &serde_json::json!([1, 0])));
+    let told = "row_miss(2), which stands in for it then, allows [{ window = { count = 4, length = \"1m\" } }]: beyond that came 1";
+    assert!(text.contains(told), "{text}");
+    let lines = front["lines"].as_str().expect("lines");
+    assert!(lines.contains("\ndegraded = [[{ row-miss = 2 }], [{ row-miss = 5 }]]\narrivals"), "{lines}");
+    let (without, _) = service.split_once("[[service.stream]]").expect("streams");
+    place.configure(format!("{DAEMON}{without}{lines}"));
+    let (again, text) = recorded(5);
+    assert_eq!((&again["declared"], &again["beyond"]), (&front["fitting"], &0.into()));
+    assert!(text.contains("that fits, and nothing less does") && !text.contains("leave room"), "{text}");
+}
+
 #[test]
 fn without_a_recording_it_is_said_how_to_have_one() {
     let place = Deployment::new(format!("{DAEMON}{}", SERVICE.replace("record = \"arrivals.csv\"", "")));

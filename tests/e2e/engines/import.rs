@@ -206,7 +206,15 @@ fn a_model_that_mixes_the_requests_of_a_batch_takes_one_at_a_time() {
     let config = read(&folder, "weir.toml").replace("max-batch = 1", "max-batch = 4");
     std::fs::write(folder.path().join("weir.toml"), config).expect("written");
     let told = succeed(&folder, &["check", "weir.toml"]);
-    assert!(told.contains("depends on what else is in the batch (output `y`): say batch = false"), "{told}");
+    let mixes = "depends on what else is in the batch (output `y`): say batch = false";
+    assert!(told.contains(mixes), "{told}");
+    // When it is measured as well, unless it is found to be faster one by one.
+    let output = run(&folder, &["profile", "--quick", "--samples", "10", "--json", "weir.toml"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let batches = told["profile"]["entries"][0]["batches"].as_array().expect("batches");
+    let together = batches[1..3].iter().any(|batch| batch["mode"] == "batched");
+    assert_eq!(stderr(&output).contains(mixes), together, "{}, {told}", stderr(&output));
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! A network that selects: trained, checked, served; a file of weights that is wrong is refused, and the one before it stays.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
-use crate::harness::{DAEMON, Daemon, Deployment, answers, best_effort};
+use crate::harness::{DAEMON, Daemon, Deployment, answers, best_effort, stderr, weir};
 use weir_client::Outcome;
 
 /// A worker with a slower variant, which always has time for a single request; `more` goes into the service.
@@ -156,4 +158,32 @@ fn what_comes_may_be_stated_or_recorded() {
         .expect("written");
     let trained = train(&place, "w", &["--recording", &recording]);
     assert!(matches!(rates(&trained)[..], [rate] if (rate - 10.0).abs() < 0.1), "{trained}");
+}
+
+/// What is to be done next is said in words that can be copied, into the file and into a shell.
+#[test]
+fn what_is_next_can_be_copied() {
+    let place = profiled("");
+    let file = place.path("it's a robot.toml");
+    std::fs::rename(place.config(), &file).expect("renamed");
+    let folder = file.parent().expect("a folder");
+    let told = |from: &std::path::Path, file: &str, output: &str| {
+        let small =
+            ["train", "lanes", "--episodes", "1", "--width", "8", "--layers", "1", "-o", output, file];
+        let output = Command::new(weir()).args(small).current_dir(from).output().expect("weir can be run");
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let text = told(folder, "it's a robot.toml", "a \"b\".weights");
+    for part in [r#"weights = 'a "b".weights' in"#, r"run `weir check 'it'\''s a robot.toml'`"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    // A configuration names files from its own folder, and not from where the command is given.
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let text = told(elsewhere.path(), file.to_str().expect("UTF-8"), "w");
+    let whole = elsewhere.path().canonicalize().expect("a folder").join("w");
+    assert!(text.contains(&format!("weights = \"{}\" in", whole.display())), "{text}");
+    let beside = place.path("w");
+    let text = told(elsewhere.path(), file.to_str().expect("UTF-8"), beside.to_str().expect("UTF-8"));
+    assert!(text.contains("weights = \"w\" in"), "{text}");
 }

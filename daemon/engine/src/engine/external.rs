@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tract_onnx::pb::tensor_proto::DataLocation;
+use tract_onnx::pb::tensor_proto::{DataLocation, DataType};
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto};
+use tract_onnx::prelude::DatumType;
 
 /// What the other files are called, each once.
 pub(crate) fn locations(proto: &ModelProto) -> BTreeSet<String> {
@@ -51,12 +52,20 @@ fn within<'a>(tensor: &TensorProto, files: &'a [(String, Arc<[u8]>)]) -> Result<
         None => Ok(otherwise),
     };
     let offset: usize = number("offset", 0)?;
-    let length: usize = number("length", bytes.len().saturating_sub(offset))?;
+    // Where no length is said others may follow.
+    let length: usize = number("length", size(tensor).unwrap_or(bytes.len().saturating_sub(offset)))?;
     let end = offset.checked_add(length);
     end.and_then(|end| bytes.get(offset..end)).ok_or_else(|| {
         let (name, size) = (&tensor.name, bytes.len());
         format!("tensor `{name}` lies at {offset} with {length} bytes in `{location}`, which has {size}")
     })
+}
+
+/// The bytes that a tensor takes, if it is of a type that is computed with.
+fn size(tensor: &TensorProto) -> Option<usize> {
+    let known = DatumType::try_from(DataType::try_from(tensor.data_type).ok()?).ok()?;
+    let each = known.is_copy().then(|| known.size_of())?;
+    tensor.dims.iter().try_fold(each, |all, &dim| all.checked_mul(usize::try_from(dim).ok()?))
 }
 
 fn entry<'a>(tensor: &'a TensorProto, key: &str) -> Option<&'a str> {

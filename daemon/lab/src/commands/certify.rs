@@ -51,11 +51,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         (Some(file), _) => {
             let config = Config::load(file)?;
             let beside = || file.with_extension("certificate.json");
-            warn_of(
-                &Profile::load(&config.daemon.profile)?.fingerprint().differences(&Fingerprint::current()),
-            );
+            let profile = Profile::load(&config.daemon.profile)?;
+            warn_of(&profile.fingerprint().differences(&Fingerprint::current()));
             let output = args.output.clone().or(config.daemon.certificate.clone()).unwrap_or_else(beside);
-            (certificate(&config, refuters)?, Some(output))
+            (certificate(&config, &profile, refuters)?, Some(output))
         }
         (None, Some(file)) => {
             let made = match read_question(file)? {

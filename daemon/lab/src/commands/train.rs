@@ -13,6 +13,7 @@ use research::learned::{AllLoads, Progress, Schooled, Schooling, school};
 use serde_json::{Value, json};
 
 use super::plan::plan_before;
+use super::word;
 use crate::train::{Compared, Means, Traffic};
 use crate::tune::Recording;
 use weir::commands::stop_on_signals;
@@ -219,10 +220,17 @@ fn print(
     } else {
         say!("the network is NOT better: {own:.2} % against {best:.2} % of {other}");
     }
-    let file = args.file.display();
+    let (weights, file) = (weights(args), word(&args.file));
     say!(
-        "next: set select = \"learned\" and weights = \"{path}\" in service {name}, then run `weir check {file}`"
+        "next: set select = \"learned\" and weights = {weights} in service {name}, then run `weir check {file}`"
     );
+}
+
+/// The file of the weights as the configuration names it, from its own folder.
+fn weights(args: &Args) -> toml::Value {
+    let below = args.file.parent().and_then(|folder| args.output.strip_prefix(folder).ok());
+    let named = below.map_or_else(|| std::path::absolute(&args.output), |path| Ok(path.to_owned()));
+    toml::Value::from(named.unwrap_or_else(|_| args.output.clone()).display().to_string())
 }
 
 fn as_json(

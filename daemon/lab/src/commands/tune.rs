@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn print(stream: &Tuned) {
-    let Tuned { name, reserved, seen, spec, beyond, measured, fitting, .. } = stream;
+    let Tuned { name, reserved, seen, spec, beyond, beyond_levels, measured, fitting, .. } = stream;
     let rate = seen.rate_per_s().map_or_else(String::new, |rate| format!(", {rate:.1}/s"));
     let whose = if *reserved { "reserved" } else { "a client's own" };
     say!("\n{name}, {whose}: {} requests{rate}", seen.requests());
@@ -88,6 +88,12 @@ fn print(stream: &Tuned) {
                 Some(first) => {
                     let after = first.since(Instant::ZERO);
                     say!("  BROKEN: {} requests were beyond that, the first after {after}", beyond.count);
+                    for (level, count) in spec.levels().iter().zip(beyond_levels) {
+                        let (set, allowed) = (&level.constraints, bounds(&level.arrivals));
+                        say!(
+                            "  {set}, which stands in for it then, allows {allowed}: beyond that came {count}"
+                        );
+                    }
                 }
             }
             for (declared, seen) in measured.iter().filter(|(declared, seen)| declared != seen) {
@@ -129,7 +135,7 @@ fn print_lines(streams: &[Tuned]) {
 }
 
 fn as_json(stream: &Tuned) -> Value {
-    let Tuned { name, reserved, seen, class, spec, beyond, measured, fitting } = stream;
+    let Tuned { name, reserved, seen, class, spec, beyond, beyond_levels, measured, fitting } = stream;
     let fits = fitting.as_ref().ok();
     let compared: Vec<_> = measured
         .iter()
@@ -142,6 +148,7 @@ fn as_json(stream: &Tuned) -> Value {
         "rate_per_s": seen.rate_per_s(),
         "declared": problem::stream(name, spec),
         "beyond": beyond.map(|beyond| beyond.count),
+        "beyond_degraded": beyond_levels,
         "first_beyond_ns": beyond.and_then(|beyond| beyond.first).map(|at| at.since(Instant::ZERO).as_nanos()),
         "measured": compared,
         "fitting": fits.map(|fitting| problem::stream(name, fitting)),

@@ -14,6 +14,7 @@ use super::certify::REFUTERS;
 use weir_os::pipe::say;
 use weir_plan::certificate::{certificate, check};
 use weir_plan::config::Config;
+use weir_plan::profile::Profile;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -36,7 +37,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let verified = match &args.config {
         Some(config) => {
             let config = Config::load(config)?;
-            check(&read, &certificate(&config, REFUTERS)?, &config).map_err(anyhow::Error::from)
+            let profile = Profile::load(&config.daemon.profile)?;
+            check(&read, &certificate(&config, &profile, REFUTERS)?, &config).map_err(anyhow::Error::from)
         }
         None => verify(&read).map_err(anyhow::Error::from),
     };

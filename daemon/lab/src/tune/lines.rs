@@ -2,21 +2,24 @@
 
 use std::time::Duration;
 
-use rt_core::{ArrivalBound, ArrivalCurve, Constraint, Span, StreamSpec};
+use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Span, StreamSpec};
 
 use super::seen::is_bucket;
 
 /// The lines of a reserved stream, its requests of that class unless they say otherwise.
 pub(crate) fn stream(name: &str, class: Option<&str>, spec: &StreamSpec) -> String {
-    let constraints: Vec<_> = spec.constraints().as_slice().iter().map(constraint).collect();
+    let constraints = constraints_of(spec.constraints());
     let arrivals =
         spec.arrivals().map_or_else(String::new, |curve| format!("arrivals = {}\n", bounds(curve)));
     let name = toml::Value::from(name);
     let class = class.map_or_else(String::new, |class| format!("class = {}\n", toml::Value::from(class)));
-    format!(
-        "[[service.stream]]\nname = {name}\n{class}constraints = [{}]\n{arrivals}",
-        constraints.join(", ")
-    )
+    // Constraints that a stream states have no others behind them than it states as well.
+    let levels: Vec<_> = spec.levels().iter().map(|level| constraints_of(&level.constraints)).collect();
+    let degraded = match levels.is_empty() {
+        true => String::new(),
+        false => format!("degraded = [{}]\n", levels.join(", ")),
+    };
+    format!("[[service.stream]]\nname = {name}\n{class}constraints = {constraints}\n{degraded}{arrivals}")
 }
 
 /// All bounds as the value of a field.
@@ -40,6 +43,12 @@ pub(crate) fn bound(bound: &ArrivalBound) -> String {
         }
         ArrivalBound::Distances(_) => bound.to_string(),
     }
+}
+
+/// All of a set as the value of a field.
+fn constraints_of(set: &ConstraintSet) -> String {
+    let all: Vec<_> = set.as_slice().iter().map(constraint).collect();
+    format!("[{}]", all.join(", "))
 }
 
 fn constraint(constraint: &Constraint) -> String {

@@ -4,7 +4,9 @@ mod lines;
 mod recording;
 mod seen;
 
-use rt_core::{ArrivalBound, ArrivalCurve, Span, StreamSpec};
+use std::fmt::Display;
+
+use rt_core::{ArrivalBound, ArrivalCurve, Level, Span, StreamSpec};
 
 use weir_plan::config::{ServiceConfig, is_name};
 
@@ -23,6 +25,8 @@ pub(crate) struct Tuned {
     pub(crate) spec: StreamSpec,
     /// What of it would have been beyond the declaration; none without one.
     pub(crate) beyond: Option<Beyond>,
+    /// And how many beyond what each weaker promise behind it allows.
+    pub(crate) beyond_levels: Vec<u64>,
     /// Each bound that is declared beside what was seen in its terms.
     pub(crate) measured: Vec<(ArrivalBound, ArrivalBound)>,
     /// What would have fitted, or why nothing is proposed.
@@ -45,7 +49,7 @@ pub(crate) fn tune(config: &ServiceConfig, recording: Recording) -> Vec<Tuned> {
         tuned.push(tuned_of(stream, true, reserved.spec.clone(), config.deadline));
     }
     let own = recorded.into_iter().map(|mut stream| {
-        let spec = stream.declared.take().unwrap_or_else(StreamSpec::best_effort);
+        let spec = config.laddered(stream.declared.take().unwrap_or_else(StreamSpec::best_effort));
         let is_other = |class: &String| config.class_number(class).as_ref().is_some_and(other);
         stream.class = stream.class.filter(is_other);
         tuned_of(stream, false, spec, config.deadline)
@@ -68,6 +72,7 @@ fn tuned_of(stream: Recorded, reserved: bool, spec: StreamSpec, deadline: Span) 
     };
     Tuned {
         beyond: spec.arrivals().map(|curve| seen.beyond(curve)),
+        beyond_levels: spec.levels().iter().map(|level| seen.beyond(&level.arrivals).count).collect(),
         name,
         reserved,
         seen,
@@ -90,8 +95,12 @@ fn fitting(spec: &StreamSpec, seen: &Seen, deadline: Span) -> Result<StreamSpec,
         [] => seen.periodic(deadline).map(|bound| vec![bound]),
         some => some.iter().map(|bound| seen.fitted(bound, deadline)).collect(),
     };
-    let curve = bounds.and_then(|bounds| ArrivalCurve::new(&bounds));
-    let curve =
-        curve.map_err(|error| format!("nothing that could be declared would have fitted: {error}"))?;
-    Ok(StreamSpec::promised(spec.constraints().clone(), curve))
+    let nothing = |error: &dyn Display| format!("nothing that could be declared would have fitted: {error}");
+    let curve = bounds.and_then(|bounds| ArrivalCurve::new(&bounds)).map_err(|error| nothing(&error))?;
+    let fitting = StreamSpec::promised(spec.constraints().clone(), curve);
+    let Some(first) = fitting.demand() else { return Ok(fitting) };
+    // The weaker promises stay, as wide as the declaration makes them.
+    let behind = spec.levels().iter().map(|level| Level::behind(first, level.constraints.clone()));
+    let levels = behind.collect::<Result<_, _>>().map_err(|error| nothing(&error))?;
+    fitting.with_levels(levels).map_err(|error| nothing(&error))
 }

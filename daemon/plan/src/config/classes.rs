@@ -60,6 +60,27 @@ impl ServiceConfig {
     }
 }
 
+/// Classes of `services` whose answers may all be late while nothing is told to be wrong, each in a line: dispatch may come as late
+/// as the guard, of services that share a device the smallest of theirs.
+pub fn tight_classes(services: &[&ServiceConfig]) -> Vec<String> {
+    let of = |service: &&ServiceConfig| {
+        let beside =
+            services.iter().filter(|other| service.share.is_some_and(|share| other.is_on(share.device)));
+        let guard = beside.map(|other| other.guard).min().unwrap_or(service.guard);
+        let classes = service.classes.iter().enumerate();
+        let tight = classes.filter(move |(_, class)| class.deadline <= guard).map(move |(i, class)| {
+            let (field, name) = (format!("{}.class[{i}].deadline", service.at), &class.name);
+            format!(
+                "{field} = {}: is not above the guard, {guard}: where dispatch comes as late as that, of which no safe mode tells, \
+                 each answer to a request of class {name} is late",
+                class.deadline
+            )
+        });
+        tight.collect::<Vec<_>>()
+    };
+    services.iter().flat_map(of).collect()
+}
+
 impl Check<'_> {
     /// The classes of a service, in whose `deadline` all of them are answered.
     pub(super) fn request_classes(

@@ -27,7 +27,7 @@ use weir_engine::manifest::{Problems, lines};
 use weir_engine::{Backend, EngineKind, Isolation};
 
 pub use check::{MAX_SERVICES, is_name};
-pub use classes::RequestClass;
+pub use classes::{RequestClass, tight_classes};
 pub use controller::{ControllerConfig, Estimator};
 pub use device::{DeviceConfig, ShareConfig};
 pub use files::{MAX_RECORDED, RECORDING, has_arrivals};

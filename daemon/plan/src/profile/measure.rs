@@ -3,6 +3,7 @@
 use super::group::Subject;
 use super::machine::{Causes, Watch};
 use super::rehearsed::Rehearsed;
+use crate::models::mixing;
 use weir_engine::{
     Engine, EngineError, EngineKind, Isolation, PATIENCE, Place, RunMode, Runner, Task, isolate_one, load,
 };
@@ -65,6 +66,11 @@ impl Bench {
     /// How batches of 1 to `max_batch` are run.
     pub(super) fn modes(&self, max_batch: usize) -> Vec<RunMode> {
         (1..=max_batch).map(|batch| self.runner.mode(batch)).collect()
+    }
+
+    /// What is told of its model, `subject`, if requests of one batch are not answered each by itself.
+    pub(super) fn mixing(&mut self, subject: &Subject) -> Option<String> {
+        mixing(subject.engine, &subject.spec, &mut *self.runner)
     }
 
     /// Does with a batch what a worker does: lays its requests side by side, runs it and takes the answers; how long that took, in

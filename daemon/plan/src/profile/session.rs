@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use tracing::warn;
 
 use super::group::{MeasurementGroup, Work};
 use super::machine::{Disturbance, Runs};
@@ -62,15 +63,18 @@ pub struct Progress {
 }
 
 impl<'a> Session<'a> {
-    /// A measurement of `work` that runs batches by `modes` or, without, as is found to be faster.
+    /// A measurement of `work` that runs batches by `modes` or, without, as is found to be faster: then it also warns of models whose
+    /// requests are not answered each by itself in these batches.
     ///
     /// # Errors
     /// A model that cannot be loaded.
     pub fn new(work: &'a Work, modes: Option<Vec<Vec<RunMode>>>) -> Result<Self> {
         let find = || -> Result<Vec<Vec<RunMode>>> {
             let modes = work.subjects.iter().map(|subject| {
-                let bench = Bench::load((subject, 0), subject.max_batch, None, &Place::default())?;
-                Ok(bench.modes(subject.max_batch))
+                let mut bench = Bench::load((subject, 0), subject.max_batch, None, &Place::default())?;
+                let modes = bench.modes(subject.max_batch);
+                bench.mixing(subject).iter().for_each(|line| warn!("{line}"));
+                Ok(modes)
             });
             modes.collect()
         };

@@ -1,7 +1,7 @@
 //! Tests of a service by itself: what it takes in, and when it no longer does.
 
 use std::sync::Mutex;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use rt_core::{

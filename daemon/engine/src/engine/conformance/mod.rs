@@ -10,6 +10,7 @@ mod overhead;
 mod recurrent;
 mod remote;
 mod resources;
+mod tensors;
 mod topologies;
 
 use std::path::{Path, PathBuf};

@@ -90,35 +90,3 @@ fn what_a_recurrent_layer_answers_does_not_depend_on_who_came_before() {
         });
     }
 }
-
-/// A time stamp, say, that goes through as it came, and a constant.
-#[test]
-fn an_output_that_no_node_computes_is_what_it_is() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = Onnx::default()
-        .input("in", code(DataType::F32), &["1", "2"])
-        .input("stamp", code(DataType::F32), &["1", "2"])
-        .output("out", code(DataType::F32), &["1", "2"])
-        .output("stamp", code(DataType::F32), &["1", "2"])
-        .output("version", code(DataType::F32), &["1", "2"])
-        .weight("version", code(DataType::F32), &[1, 2], bytemuck::cast_slice(&[3.0_f32, 1.0]))
-        .output("twice", code(DataType::F32), &["1", "2"])
-        .node("Relu", &["in"], &["out"])
-        .node("Add", &["version", "version"], &["twice"]);
-    let mut spec = toy_file(&dir, &file.bytes());
-    spec.inputs = ["in", "stamp"].map(|name| tensor(name, DataType::F32, &[2])).to_vec();
-    spec.outputs =
-        ["out", "stamp", "version", "twice"].map(|name| tensor(name, DataType::F32, &[2])).to_vec();
-    each_engine(|subject| {
-        let mut runner = subject.load(&spec, 1).unwrap();
-        for stamp in [[7.0_f32, 8.0], [9.0, 10.0]] {
-            runner.buffers().write(Side::Input, 0, 0, bytemuck::cast_slice(&[1.0_f32, -1.0]));
-            runner.buffers().write(Side::Input, 1, 0, bytemuck::cast_slice(&stamp));
-            runner.run(1).unwrap();
-            for (place, values) in [[1.0_f32, 0.0], stamp, [3.0, 1.0], [6.0, 2.0]].iter().enumerate() {
-                let found = bytes_of(&mut *runner, Side::Output, place, 0);
-                assert_eq!(found, bytemuck::cast_slice::<f32, u8>(values), "output {place}");
-            }
-        }
-    });
-}

@@ -13,6 +13,7 @@ use weir_os::pipe::say;
 use weir_plan::config::{Config, Mode};
 use weir_plan::place::Site;
 
+use super::super::word;
 use super::Args;
 use super::picture::picture;
 use super::told::Told;
@@ -91,7 +92,7 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
             Some(output) if placement.feasible => {
                 say!("written to {}", output.display());
                 if site.config().daemon.certificate.is_some() {
-                    say!("it is served with a certificate: run `weir certify {}`", output.display());
+                    say!("it is served with a certificate: run `weir certify {}`", word(output));
                 }
             }
             Some(output) => say!("{} is not written", output.display()),

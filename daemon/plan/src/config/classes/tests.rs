@@ -97,6 +97,40 @@ fn every_refusal_names_field_value_and_limit() {
     assert!(error.contains(told), "{error}");
 }
 
+/// On workers that services share dispatch may come no later than the smallest guard.
+#[test]
+fn a_class_that_wants_its_answer_within_the_guard_is_told() {
+    let told = |text: &str| {
+        let config = parse(text).expect("good");
+        tight_classes(&config.services.iter().collect::<Vec<_>>())
+    };
+    assert!(told(GOOD).is_empty());
+    let guarded = |guard: &str| GOOD.replacen("deadline =", &format!("guard = \"{guard}\"\ndeadline ="), 1);
+    assert!(told(&guarded("19ms")).is_empty());
+    assert_eq!(
+        told(&guarded("20ms")),
+        [
+            "service[0].class[1].deadline = 20.0 ms: is not above the guard, 20.0 ms: where dispatch comes as late as that, of which \
+             no safe mode tells, each answer to a request of class rotated is late"
+        ]
+    );
+    let classes = "name = \"near\"\ndeadline = \"2ms\"";
+    let service = |name: &str, guard: &str, class: &str| {
+        format!(
+            "[[service]]\nname = \"{name}\"\ndevice = \"box\"\nengine = \"simulated\"\nsimulated = {{ times = [\"1ms\"] }}\n\
+             deadline = \"50ms\"\nguard = \"{guard}\"\n{class}"
+        )
+    };
+    let shared = |guard: &str| {
+        let own = service("own", "5ms", &format!("[[service.class]]\n{classes}\n"));
+        told(&format!(
+            "[daemon]\nsocket = \"s\"\n[[device]]\nname = \"box\"\n{own}{}",
+            service("other", guard, "")
+        ))
+    };
+    assert_eq!((shared("1ms").len(), shared("2ms").len()), (0, 1));
+}
+
 #[test]
 fn a_pipeline_has_no_classes() {
     let pipeline = r#"
