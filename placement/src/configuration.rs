@@ -1,8 +1,9 @@
 //! What a device may hold: one variant, a base and a more accurate variant, or two services that take turns.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use rt_core::Span;
+use rustc_hash::FxHashMap;
 
 use crate::bundle::segments;
 use crate::problem::{Problem, Runs, Service};
@@ -187,13 +188,15 @@ pub(crate) fn shared(problem: &Problem, one: usize, other: usize, class: usize) 
     let no_worse = |a: &Shared, b: &Shared| (0..2).all(|i| is_no_worse(&a.of[i].1, &b.of[i].1));
     // What stands for another counts for no less: for how much is asked only of those that nothing stands for.
     let mut all = keep_best(all, no_worse);
+    let mut any_lost = false;
     for (s, of) in all.iter_mut().flat_map(|shared| &mut shared.of) {
         let service = &problem.services[*s];
         let promised = service.promise.as_ref().zip(of.shape);
         of.quota = promised.map_or(0.0, |(promise, shape)| promise.quota(&shape, service.deadline));
+        any_lost |= of.shape.is_some() && of.quota <= 0.0;
         of.shape = of.shape.filter(|_| of.quota > 0.0);
     }
-    keep_best(all, no_worse)
+    if any_lost { keep_best(all, no_worse) } else { all }
 }
 
 /// Of `all` ways of a box to share devices those that are worth a look: where nothing else of a service is of the same kind, what serves no
@@ -202,7 +205,7 @@ pub(crate) fn worth_sharing(all: Vec<Shared>) -> Vec<Shared> {
     fn kinds(shared: &Shared) -> impl Iterator<Item = (usize, Shape)> + '_ {
         shared.of.iter().filter_map(|(s, of)| Some((*s, of.shape?)))
     }
-    let mut alike: HashMap<(usize, Shape), usize> = HashMap::new();
+    let mut alike: FxHashMap<(usize, Shape), usize> = FxHashMap::default();
     all.iter().flat_map(kinds).for_each(|kind| *alike.entry(kind).or_default() += 1);
     let stands_for = |a: &(usize, Configuration), b: &(usize, Configuration)| {
         a.1.quota >= b.1.quota && serves_no_worse(&a.1, &b.1)
@@ -238,11 +241,16 @@ fn half(
 
 /// Whether devices with `a` can answer whatever those with `b` do, as accurately.
 pub(crate) fn serves_no_worse(a: &Configuration, b: &Configuration) -> bool {
+    if a.class != b.class {
+        return false;
+    }
+    if a.better.is_none() && b.better.is_none() {
+        return a.base.peak >= b.base.peak && a.base.accuracy >= b.base.accuracy;
+    }
     // What a device answers at best is concave in how much it answers: it is enough to look where that of `b` bends.
     let [(first, slope), (second, _)] = segments(b, 1.0);
     let does = |rate: f64, points: f64| answers(a, rate).is_some_and(|best| best >= points);
-    a.class == b.class
-        && does(first, first * slope)
+    does(first, first * slope)
         && (second == 0.0 || answers(b, first + second).is_some_and(|points| does(first + second, points)))
 }
 

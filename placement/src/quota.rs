@@ -63,6 +63,12 @@ impl Shape {
         f64::from(self.turn * self.batch) / self.round().as_secs_f64()
     }
 
+    /// How far it may be behind its rate: by `span` as many requests are answered as at that rate in what is longer than this, at least. It
+    /// is behind most just before the first batch of a round ends.
+    fn lag(&self) -> Span {
+        self.blocked + self.others + self.time
+    }
+
     /// How long a round takes.
     #[must_use]
     pub fn round(&self) -> Span {
@@ -105,12 +111,19 @@ impl Promise {
         self.density.as_f64() * self.curve.rate_per_s()
     }
 
-    /// The most by which the mandatory requests within a length can exceed those of the long-run rate, and one.
+    /// The most by which the mandatory requests within a length can exceed those of the long-run rate.
     pub(crate) fn excess(&self) -> f64 {
         // Whichever window bounds the rate does so from its first rise on.
         let rates = self.windows.iter().map(|&(count, window)| (count as f64 / window.as_secs_f64(), count));
         let least = rates.min_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
-        least.map_or(0.0, |(_, count)| self.density.as_f64() * count as f64) + 1.0
+        let (part, whole) = (u64::from(self.density.numerator()), u64::from(self.density.denominator()));
+        // What is rounded up: of one window whole counts come, of several any number.
+        let step = match (self.windows.as_slice(), least) {
+            ([_], Some((_, count))) => part.saturating_mul(count % whole),
+            _ => part,
+        };
+        let rounded = (whole - gcd(step, whole)) as f64 / whole as f64;
+        least.map_or(0.0, |(_, count)| self.density.as_f64() * count as f64) + rounded
     }
 
     /// The length after which the mandatory requests, and batches of these times one after another, grow by the same again: known for
@@ -120,11 +133,7 @@ impl Promise {
         let longest = window.as_nanos().checked_mul(MAX_RISES as u64)?;
         let mut length = window.as_nanos().checked_mul(u64::from(self.density.denominator()))?;
         for time in times {
-            let (mut a, mut b) = (length, time.as_nanos());
-            while b > 0 {
-                (a, b) = (b, a % b);
-            }
-            length = length.checked_mul(time.as_nanos() / a)?;
+            length = length.checked_mul(time.as_nanos() / gcd(length, time.as_nanos()))?;
         }
         (length < longest).then_some(Span::from_nanos(length))
     }
@@ -140,8 +149,7 @@ impl Promise {
         let mut quota = (shape.rate() / rate).min(1.0);
         let excess = self.excess();
         let repetition = self.repetition([shape.round()]);
-        // batches_by(u) is at least (u − lag)·rate/batch.
-        let lag = shape.blocked.as_secs_f64() + shape.round().as_secs_f64();
+        let lag = shape.lag().as_secs_f64();
         let from_here = |length: Span| {
             let by = (length.as_secs_f64() + deadline.as_secs_f64() - lag) * shape.rate();
             by / (rate * length.as_secs_f64() + excess)
@@ -167,6 +175,14 @@ impl Promise {
         }
         quota
     }
+}
+
+/// The greatest number that divides both, of which one is not 0.
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 #[cfg(test)]
@@ -220,6 +236,30 @@ mod tests {
             }
             prop_assert!(quota <= least + 1e-12, "{quota} above {least}");
             prop_assert!(quota >= least * 0.99 - 1e-9, "{quota} far below {least}");
+        }
+    }
+
+    proptest! {
+        /// What is looked at ends early only where both are as close as they can be.
+        #[test]
+        fn a_device_is_behind_its_rate_and_requests_are_ahead_of_theirs_by_no_more_than_is_said(
+            batch in 1u32..6, time in 1u64..30, turn in 1u32..4, others in 0u32..3, each in 1u64..10,
+            windows in prop::collection::vec((1u64..40, 1u64..60), 1..3), m in 0u32..5, k in 5u32..13,
+        ) {
+            let shape = Shape::shared(batch, ms(time), turn, (others, ms(each)));
+            let behind = |span: Span| {
+                let done = u64::from(batch) * shape.batches_by(span);
+                span.as_secs_f64() - done as f64 / shape.rate()
+            };
+            let lag = shape.lag().as_secs_f64();
+            let spans = (0..600).map(|i| behind(Span::from_nanos(ms(i).as_nanos().saturating_sub(1))));
+            prop_assert!((spans.fold(0.0, f64::max) - lag).abs() < 1e-6);
+            let windows: Vec<(u64, Span)> = windows.into_iter().map(|(count, window)| (count, ms(window))).collect();
+            let promise = promise(&windows, m, k);
+            let ahead = |rise: Rise| rise.requests as f64 - promise.rate() * rise.length.as_secs_f64();
+            let most = promise.rises().take(400).map(ahead).fold(0.0, f64::max);
+            prop_assert!(most <= promise.excess() + 1e-9, "{most} above {}", promise.excess());
+            prop_assert!(windows.len() > 1 || most >= promise.excess() - 1e-9, "{most} below {}", promise.excess());
         }
     }
 

@@ -24,7 +24,7 @@ use crate::promise::Keeping;
 use crate::until::Until;
 pub(crate) use columns::Columns;
 pub(crate) use filled::filled;
-pub(crate) use within::Bounded;
+pub(crate) use within::{Bounded, Losses};
 
 /// By how much a plan must be better that is looked for beyond one that is known, in points.
 const MORE: f64 = 1e-5;

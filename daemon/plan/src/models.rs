@@ -355,22 +355,27 @@ pub fn prepare_engines(config: &Config) -> Result<(), EngineError> {
 /// # Errors
 /// As [`prepare_engines`].
 pub fn reach_engines(config: &Config) -> Result<Vec<EngineError>, EngineError> {
-    let reach = |service: &ServiceConfig| {
-        if service.kinds.is_empty() {
-            service.running().try_for_each(|runs| prepare(runs.backend(0)))?;
-            return Ok(Vec::new());
-        }
-        let (mut unreached, mut workers) = (Vec::new(), 0);
-        for kind in &service.kinds {
-            let missing = prepare_each(kind.backend(0))?;
-            workers += kind.workers * usize::from(missing.len() < kind.backend(0).servers());
-            unreached.extend(missing);
-        }
-        match unreached.pop() {
-            Some(last) if workers == 0 => Err(last),
-            last => Ok(unreached.into_iter().chain(last).collect()),
-        }
-    };
-    let all: Result<Vec<_>, _> = config.services.iter().map(reach).collect();
+    let all: Result<Vec<_>, _> = config.services.iter().map(reach_engine).collect();
     Ok(all?.into_iter().flatten().collect())
+}
+
+/// The same for one service.
+///
+/// # Errors
+/// As [`prepare_engines`].
+pub(crate) fn reach_engine(service: &ServiceConfig) -> Result<Vec<EngineError>, EngineError> {
+    if service.kinds.is_empty() {
+        service.running().try_for_each(|runs| prepare(runs.backend(0)))?;
+        return Ok(Vec::new());
+    }
+    let (mut unreached, mut workers) = (Vec::new(), 0);
+    for kind in &service.kinds {
+        let missing = prepare_each(kind.backend(0))?;
+        workers += kind.workers * usize::from(missing.len() < kind.backend(0).servers());
+        unreached.extend(missing);
+    }
+    match unreached.pop() {
+        Some(last) if workers == 0 => Err(last),
+        last => Ok(unreached.into_iter().chain(last).collect()),
+    }
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use microlp::{ComparisonOp, LinearExpr};
 use rt_core::Span;
+use rustc_hash::FxHashMap;
 
 use super::relaxation::Relaxation;
 use crate::configuration::Configuration;
@@ -84,12 +85,14 @@ impl<'a> Promised<'a> {
         let configurations: Vec<Configuration> = all.iter().map(|(.., of)| of.clone()).collect();
         let most = Keeping::new(promise, deadline, &configurations).at_most();
         let mut kinds: Vec<Kind> = Vec::new();
+        let mut known: FxHashMap<Shape, usize> = FxHashMap::default();
         for ((group, place, of), most) in all.iter().zip(most) {
             let Some(shape) = of.shape else { continue };
-            match kinds.iter_mut().find(|kind| kind.shape == shape) {
-                Some(kind) => kind.members.push((*group, *place)),
-                None => kinds.push(Kind { shape, quota: of.quota, most, members: vec![(*group, *place)] }),
-            }
+            let kind = *known.entry(shape).or_insert_with(|| {
+                kinds.push(Kind { shape, quota: of.quota, most, members: Vec::new() });
+                kinds.len() - 1
+            });
+            kinds[kind].members.push((*group, *place));
         }
         Self { promise, deadline, kinds, all }
     }

@@ -7,8 +7,9 @@
 //!
 //! What loses little against the bound without whole numbers is looked at first: that is few configurations and few parts of all plans.
 //! Each time nothing is found, it is known that no plan is worth more, and as much again may be lost. Before, and where that takes long,
-//! good plans are found by exchange.
+//! good plans are found by exchange. Of few devices the best plan is found sooner by looking at one after the other.
 
+mod each;
 mod exchange;
 mod kinds;
 mod relaxation;
@@ -22,6 +23,7 @@ use crate::plan::{Held, Plan};
 use crate::problem::{Problem, Service};
 use crate::until::Until;
 use crate::whole::{self, Bounded, Columns};
+use each::Each;
 use exchange::Exchange;
 use kinds::{Kinds, Promised, Row};
 use relaxation::Relaxation;
@@ -40,6 +42,8 @@ const PART: u32 = 3;
 /// most it is soon known what is best.
 const NEAR: [f64; 4] = [0.02, 0.06, 0.2, 0.6];
 const FEW_DEVICES: u32 = 8;
+/// Of how many at most one after the other is looked at.
+const FEWEST: u32 = 5;
 /// For how many rounds no better plan may be found by exchange, at first and then.
 const FEW: u32 = 200;
 const MANY: u32 = 2_000;
@@ -66,8 +70,18 @@ pub(crate) fn solve(
     if devices > FEW_DEVICES && bound >= problem.services.iter().map(answered).sum::<f64>() - PROVEN {
         looking.exchange_near(Until::after(end.left() * 2 / PART));
     }
+    let mut is_few = devices <= FEWEST;
     for (rounds, part) in [(FEW, PART), (MANY, 1)] {
-        looking.exchange(rounds, Until::after(end.left() / PART));
+        if !is_few || looking.known.is_none() {
+            looking.exchange(rounds, Until::after(end.left() / PART));
+        }
+        // Where none is known there may be none, which the program without whole numbers soon tells.
+        if is_few && looking.known.is_some() {
+            if looking.each(Until::after(end.left() * 3 / 4)) {
+                break;
+            }
+            is_few = false;
+        }
         if looking.best(Until::after(end.left() / part))? {
             break;
         }
@@ -110,6 +124,31 @@ impl Looking<'_> {
             self.bound = self.bound.min(if none { f64::NEG_INFINITY } else { found.bound });
             if last || found.left {
                 return Ok(!found.left);
+            }
+            self.lost *= 2.0;
+        }
+    }
+
+    /// Looks for the best plan device by device until `end`; whether that is known then.
+    fn each(&mut self, end: Until) -> bool {
+        loop {
+            let least = self.least() + MORE;
+            let floor = (self.bounded.bound - self.lost).max(least);
+            let mut each = Each::new(self.problem, self.columns, &self.bounded, floor, end);
+            let is_whole = each.search();
+            let (found, skipped) = (each.plan, each.skipped);
+            let is_found = found.is_some();
+            self.known = found.or(self.known.take());
+            if !is_whole {
+                return false;
+            }
+            let reached = self.least() + MORE;
+            self.bound = self.bound.min(if is_found { reached } else { floor }.max(skipped));
+            if is_found || floor <= least {
+                return skipped <= reached;
+            }
+            if self.lost > MOST {
+                return false;
             }
             self.lost *= 2.0;
         }

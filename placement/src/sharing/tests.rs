@@ -1,10 +1,12 @@
-//! What exchange finds is a plan, and one that sharing alone makes possible.
+//! What exchange finds is a plan, and one that sharing alone makes possible; both searches for the best plan agree.
 
 use std::time::Duration;
 
-use super::NEAR;
+use proptest::prelude::*;
+
 use super::exchange::Exchange;
 use super::relaxation::Relaxation;
+use super::{FIRST, Looking, MORE, NEAR};
 use crate::plan::{Held, Plan};
 use crate::problem::Problem;
 use crate::until::Until;
@@ -77,4 +79,57 @@ fn of_what_loses_little_exchange_makes_a_plan_that_loses_little() {
     let plan = filled(&problem, held).expect("its promises are kept").expect("all is served");
     assert!(bounded.bound - plan.accuracy < 0.05, "{} of {}", plan.accuracy, bounded.bound);
     assert!(plan.devices.iter().any(|devices| matches!(devices.held, Held::Shared(_))));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// They have only the ways to share a device and the bound in common.
+    #[test]
+    fn device_by_device_the_same_is_best_as_by_numbers_of_devices(
+        ones in prop::collection::vec(1u64..7, 4),
+        steps in prop::collection::vec(1u64..9, 4),
+        demands in prop::collection::vec(20u32..500, 2..4),
+        (gpus, cpus, slower, deadline) in (1u32..4, 0u32..3, 1u64..4, 20u64..80),
+        promises in prop::collection::vec((1u64..12, 5u64..40, 0u32..3), 0..4),
+    ) {
+        let variant = |v: usize| {
+            let times = |by: u64| format!(r#"{{"1": {}, "4": {}}}"#, by * ones[v], by * (ones[v] + steps[v]));
+            format!(
+                r#"{{"name": "v{v}", "accuracy": {}, "time": {{"gpu": {}, "cpu": {}}}}}"#,
+                60 + 7 * (v % 2), times(1), times(slower)
+            )
+        };
+        let service = |(s, demand): (usize, &u32)| {
+            let promised = promises.get(s).map_or_else(String::new, |(count, window, m)| {
+                format!(r#", "promise": {{"windows": [[{count}, {window}]], "m": {m}, "K": 4}}"#)
+            });
+            let variants = [variant(s % 3), variant((s + 1) % 4)].join(", ");
+            format!(
+                r#"{{"name": "s{s}", "demand": {demand}, "deadline": {deadline}, "variants": [{variants}]{promised}}}"#
+            )
+        };
+        let services = demands.iter().enumerate().map(service).collect::<Vec<_>>().join(", ");
+        let text = format!(
+            r#"{{"devices": {{"gpu": {gpus}, "cpu": {cpus}}}, "services": [{services}], "share": [[1, 1], [2, 1]]}}"#
+        );
+        let problem = Problem::parse(&text).expect("a problem");
+        let columns = Columns::new(&problem).expect("few columns");
+        let looking = || {
+            let bounded = columns.bounded(&problem).expect("multipliers");
+            let bound = bounded.bound;
+            Looking { problem: &problem, columns: &columns, bounded, known: None, bound, lost: FIRST }
+        };
+        let end = Until::after(Duration::from_secs(60));
+        let (mut each, mut numbers) = (looking(), looking());
+        prop_assert!(numbers.best(end).expect("an answer"), "{text}");
+        prop_assert_eq!(each.each(end), numbers.known.is_some(), "{}", text);
+        let accuracy = |of: &Looking<'_>| of.known.as_ref().map(|plan| plan.accuracy);
+        let (found, best) = (accuracy(&each), accuracy(&numbers));
+        prop_assert_eq!(found.is_some(), best.is_some(), "{}", text);
+        if let Some((found, best)) = found.zip(best) {
+            prop_assert!((found - best).abs() <= MORE + 1e-6, "{found} and {best}: {text}");
+            prop_assert!(each.bound <= found + MORE + 1e-6, "{} above {found}: {text}", each.bound);
+        }
+    }
 }

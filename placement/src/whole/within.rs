@@ -13,6 +13,8 @@ use crate::promise::Keeping;
 
 /// The most rounds of cutting planes: any multipliers bound.
 const ROUNDS: usize = 200;
+/// The most multipliers that are kept.
+const GOOD: usize = 8;
 /// The most that a multiplier is, in points.
 const MOST: f64 = 1e6;
 /// How far the bound may be from the least one, in points.
@@ -62,14 +64,21 @@ impl Line {
 }
 
 /// A bound on all plans of services, and what a plan loses at least with each column, those of each service alone before those that two share.
+pub(crate) struct Losses {
+    pub(crate) bound: f64,
+    pub(crate) alone: Vec<Vec<f64>>,
+    pub(crate) shared: Vec<f64>,
+}
+
+/// By multipliers that bound best.
 pub(crate) struct Bounded {
     pub(crate) bound: f64,
     /// What a device is worth on average.
     pub(crate) device: f64,
-    alone: Vec<Vec<f64>>,
-    shared: Vec<f64>,
     /// What a shared device loses that serves only that of both services by which it loses more.
     either: Vec<f64>,
+    /// By all multipliers that bound well, the best first.
+    pub(crate) all: Vec<Losses>,
 }
 
 impl Bounded {
@@ -79,10 +88,10 @@ impl Bounded {
         let of = |(all, losses): (&Vec<Configuration>, &Vec<f64>)| -> Vec<Configuration> {
             all.iter().zip(losses).filter(|(_, loss)| may(loss)).map(|(of, _)| of.clone()).collect()
         };
-        let shared = columns.shared.iter().zip(&self.shared).filter(|(_, loss)| may(loss));
+        let shared = columns.shared.iter().zip(&self.all[0].shared).filter(|(_, loss)| may(loss));
         Columns {
             shared: shared.map(|(of, _)| of.clone()).collect(),
-            alone: columns.alone.iter().zip(&self.alone).map(of).collect(),
+            alone: columns.alone.iter().zip(&self.all[0].alone).map(of).collect(),
             parts: Vec::new(),
         }
     }
@@ -103,7 +112,7 @@ impl Bounded {
         let shared = shared.filter(|(of, loss)| **loss <= most || is_held(of));
         Columns {
             shared: shared.map(|(of, _)| of.clone()).collect(),
-            alone: columns.alone.iter().zip(&self.alone).enumerate().map(of).collect(),
+            alone: columns.alone.iter().zip(&self.all[0].alone).enumerate().map(of).collect(),
             parts: Vec::new(),
         }
     }
@@ -115,7 +124,8 @@ impl Columns {
         let (alone, shared) = self.lines(problem);
         let lines: Vec<&Line> = alone.iter().flatten().chain(&shared).collect();
         let mut known: Vec<Plane> = Vec::new();
-        let mut best: Option<(f64, Multipliers, Vec<f64>)> = None;
+        // By what they bound, the best first: multipliers, and what a device of each class is worth.
+        let mut tried: Vec<(f64, Multipliers, Vec<f64>)> = Vec::new();
         for _ in 0..ROUNDS {
             let Some((value, by)) = lowest(problem, &lines, &known) else { break };
             let before = known.len();
@@ -141,24 +151,29 @@ impl Columns {
                 worth.iter().zip(&problem.classes).map(|(worth, (_, count))| worth * f64::from(*count));
             let bound =
                 by.requests.iter().sum::<f64>() + devices.sum::<f64>() - by.promises.iter().sum::<f64>();
-            if best.as_ref().is_none_or(|(known, ..)| bound < *known) {
-                best = Some((bound, by, worth));
-            }
-            let reached = best.as_ref().map_or(f64::INFINITY, |(known, ..)| *known);
-            if reached - value <= ENOUGH || known.len() == before {
+            tried.insert(tried.partition_point(|(known, ..)| *known <= bound), (bound, by, worth));
+            tried.truncate(GOOD);
+            if tried[0].0 - value <= ENOUGH || known.len() == before {
                 break;
             }
         }
-        let (bound, by, worth) = best?;
-        let loss = |line: &Line| worth[line.class] - line.worth(&by).0;
+        let losses = |(bound, by, worth): &(f64, Multipliers, Vec<f64>)| {
+            let loss = |line: &Line| worth[line.class] - line.worth(by).0;
+            Losses {
+                bound: *bound,
+                alone: alone.iter().map(|lines| lines.iter().map(loss).collect()).collect(),
+                shared: shared.iter().map(loss).collect(),
+            }
+        };
+        let all: Vec<Losses> = tried.iter().map(losses).collect();
+        let (bound, by, worth) = tried.first()?;
         let counts = || problem.classes.iter().map(|(_, count)| f64::from(*count));
-        let all = worth.iter().zip(counts()).map(|(worth, count)| worth * count).sum::<f64>();
+        let devices = worth.iter().zip(counts()).map(|(worth, count)| worth * count).sum::<f64>();
         Some(Bounded {
-            bound,
-            device: all / counts().sum::<f64>().max(1.0),
-            either: shared.iter().map(|line| worth[line.class] - line.least(&by)).collect(),
-            alone: alone.iter().map(|lines| lines.iter().map(loss).collect()).collect(),
-            shared: shared.iter().map(loss).collect(),
+            bound: *bound,
+            device: devices / counts().sum::<f64>().max(1.0),
+            either: shared.iter().map(|line| worth[line.class] - line.least(by)).collect(),
+            all,
         })
     }
 

@@ -229,6 +229,12 @@ pub fn prepare_each(backend: &Backend) -> Result<Vec<EngineError>, EngineError> 
     }
 }
 
+/// The servers of a remote that are not reached at all, by their places, with the reason. All are asked at once, and none for a model.
+#[must_use]
+pub fn unreached(remote: &Remote) -> Vec<(usize, EngineError)> {
+    oip::unreached(remote)
+}
+
 /// The types and shapes of the outputs of `batch` requests of zeros, as the engine finds them; nothing but their names is
 /// held against the manifest.
 fn run_on_zeros(

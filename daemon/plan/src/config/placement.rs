@@ -68,7 +68,7 @@ pub struct ClassConfig {
 #[derive(Clone, Debug)]
 pub struct Servers {
     pub(super) said: super::raw::Remote,
-    pub(super) remote: Remote,
+    pub(crate) remote: Remote,
 }
 
 /// Which of a class's devices.

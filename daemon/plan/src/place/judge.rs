@@ -155,7 +155,7 @@ impl Site {
 }
 
 /// The devices of a class that the file gives to what runs models.
-fn had(runs: &ServiceConfig, (place, class): (usize, &ClassConfig)) -> Vec<usize> {
+pub(super) fn had(runs: &ServiceConfig, (place, class): (usize, &ClassConfig)) -> Vec<usize> {
     let placed = runs.candidates.as_ref().and_then(|candidates| candidates.placed.as_ref());
     let Some(Placed { devices, .. }) = placed.filter(|placed| placed.class == place) else {
         return Vec::new();

@@ -4,6 +4,7 @@
 mod aside;
 mod judge;
 mod offers;
+mod reach;
 mod search;
 mod solve;
 mod staged;
@@ -13,13 +14,14 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use weir_engine::ModelSpec;
+use weir_engine::{EngineError, ModelSpec};
 
 use crate::config::{Config, ConfigError, Placed, PlacementConfig, ServiceConfig, ShareConfig};
 use crate::models::ModelsError;
 use crate::plan::{Plan, PlanError};
 use crate::profile::Profile;
 pub use aside::Aside;
+pub use reach::{idle_out_of_reach, reach};
 pub use solve::{PROVEN, Reason};
 pub(crate) use text::listed;
 
@@ -36,6 +38,8 @@ pub enum PlaceError {
     Config(#[from] ConfigError),
     #[error("the file cannot be completed: {0}")]
     Text(String),
+    #[error("class {class}: {source}")]
+    Reach { class: String, source: Box<EngineError> },
     #[error("demand of {name} = {value}: {reason}")]
     Demand { name: String, value: String, reason: String },
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rt_core::Span;
@@ -11,7 +12,8 @@ use weir_client::status::{Service, Status};
 use weir_os::clock;
 use weir_os::pipe::say;
 use weir_plan::config::{Config, Mode};
-use weir_plan::place::Site;
+use weir_plan::place::{Site, idle_out_of_reach, reach};
+use weir_plan::placed::{self, Gone};
 
 use super::super::word;
 use super::Args;
@@ -27,13 +29,17 @@ const COUNTED: Span = Span::from_millis(2_000);
 pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
     let config = match &args.text {
         Some(text) => {
-            Config::parse_box(file, &planner::read_text(text).with_context(|| text.display().to_string())?)?
+            let text = planner::read_text(text).with_context(|| text.display().to_string())?;
+            reached(Config::parse_box(file, &text)?, args.limit)?
         }
         None if file == Path::new("-") => {
             Config::parse_box(file, &crate::commands::certify::read_text(file)?)?
         }
         None => Config::load_box(file)?,
     };
+    if args.text.is_none() {
+        reach(&config).with_context(|| file.display().to_string())?;
+    }
     let site = Site::new(config)?;
     let demand = match args.demand.as_deref() {
         None => BTreeMap::new(),
@@ -100,6 +106,17 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
         }
     }
     Ok(if placement.feasible { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The box without the servers that nothing runs on and that are out of reach: what is served can do without them.
+fn reached(config: Config, limit: Option<Duration>) -> Result<Config> {
+    let patience = limit.or_else(|| Some(clock::duration(config.placement.as_ref()?.limit)));
+    let gone = idle_out_of_reach(&config, patience.unwrap_or_default());
+    let Some((_, first)) = gone.first() else { return Ok(config) };
+    let why = format!("without {} servers that are out of reach, such as {first}", gone.len());
+    let devices: Vec<Gone> = gone.into_iter().map(|(device, _)| device).collect();
+    let text = placed::without(config.text(), &devices).with_context(|| why.clone())?;
+    Config::parse_box(&config.path, &text).context(why)
 }
 
 /// What comes a second to each service that is placed, and what results become at the stages of pipelines, as the running daemon counts it.
