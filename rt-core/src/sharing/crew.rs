@@ -28,9 +28,8 @@ pub(super) struct Running {
 #[derive(Debug)]
 pub(super) struct Crew {
     running: Box<[Option<Running>]>,
-    /// Those that are free, and how many they are.
+    /// Those that are free.
     free: Few,
-    free_count: usize,
     /// Since when at least one is free; means something only if one is.
     pub(super) free_since: Instant,
     /// Of those that run and are not reported, when their batch is due.
@@ -65,7 +64,6 @@ impl Crew {
         Self {
             running: alloc::vec![None; count].into(),
             free,
-            free_count: count,
             free_since: Instant::ZERO,
             due: Due::new(count),
             margin,
@@ -89,19 +87,19 @@ impl Crew {
 
     #[inline]
     pub(super) fn first_free(&self) -> Option<WorkerId> {
-        if self.free_count > 0 { self.free.first() } else { None }
+        self.free.first()
     }
 
     /// Whether one is free.
     #[inline]
     pub(super) fn has_free(&self) -> bool {
-        self.free_count > 0
+        !self.free.is_empty()
     }
 
     /// Whether none is free, and none has run over since the last calm instant.
     #[inline]
     pub(super) fn is_busy(&self, now: Instant) -> bool {
-        self.free_count == 0 && self.is_on_time(now)
+        self.free.is_empty() && self.is_on_time(now)
     }
 
     /// Whether nothing has run over that is not forgotten, and nothing does.
@@ -120,7 +118,6 @@ impl Crew {
         let due = now + time;
         self.running[worker] = Some(Running { service, started: now, due, reported: false });
         self.free.set(worker, false);
-        self.free_count -= 1;
         self.due.set(worker, due);
     }
 
@@ -146,8 +143,7 @@ impl Crew {
     /// `worker` is lost, with whatever it ran.
     pub(super) fn lose(&mut self, worker: WorkerId) {
         if let Some(running) = self.running.get_mut(worker) {
-            let was_free = running.take().is_none() && self.free.has(worker);
-            self.free_count -= usize::from(was_free);
+            *running = None;
             self.due.remove(worker);
             self.free.set(worker, false);
             self.is_over(worker);
@@ -156,11 +152,10 @@ impl Crew {
 
     /// `worker`, which runs nothing, is free from now on.
     pub(super) fn set_free(&mut self, now: Instant, worker: WorkerId) {
-        if self.free_count == 0 {
+        if self.free.is_empty() {
             self.free_since = now;
         }
         self.free.set(worker, true);
-        self.free_count += 1;
     }
 
     /// What is left of the batches that run, and by how much those and others may yet run over until the next calm instant; `None` if

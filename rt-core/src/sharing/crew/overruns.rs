@@ -244,7 +244,7 @@ mod tests {
         let left = |crew: &Crew| crew.spare(late).map(|spare| spare.over);
         crew.calm();
         (0..2).for_each(|_| crew.lose(2));
-        assert_eq!((left(&crew), crew.free_count), (Some(Span::from_nanos(3)), 1));
+        assert_eq!((left(&crew), crew.first_free()), (Some(Span::from_nanos(3)), Some(0)));
         crew.lose(1);
         assert_eq!((left(&crew), crew.take_forgotten()), (Some(margin), true));
         crew.lose(0);
