@@ -93,7 +93,8 @@ impl Controller<'_> {
             Verdict::Take if follows => format!("changes, for {reason}{fits}: {told}"),
             Verdict::Take => format!("would change, for {reason}{fits}: {told}"),
         };
-        let line = format!("{line}{unkept}");
+        let unfit = answer.unfit.iter().map(|unfit| format!("; nothing is placed on a server of {unfit}"));
+        let line = format!("{line}{unkept}{}", unfit.collect::<String>());
         let taken = verdict == Verdict::Take;
         self.conclude(&line, false, |status| {
             (status.looked_ns, status.reason) = (now, reason.to_string());

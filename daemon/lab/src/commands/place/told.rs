@@ -5,11 +5,13 @@ mod served;
 use anyhow::Result;
 use rt_core::{Instant, Span};
 use serde::Serialize;
+use tracing::warn;
 use weir_os::clock;
 use weir_os::pipe::say;
 use weir_plan::config::{Placed, ServiceConfig};
 use weir_plan::place::{PROVEN, Placement, Reason, Site, Spot, Violated};
 use weir_plan::plan::ServicePlan;
+use weir_plan::text::warn_of;
 
 use super::trial::Trial;
 use served::{Keeps, Served, Whole};
@@ -36,6 +38,11 @@ pub(super) struct Told {
     factor: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     factor_bound: Option<f64>,
+    /// Servers that nothing was placed on, one line each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unfit: Vec<String>,
+    /// In what this machine and its engines differ from those that were profiled.
+    machine_differs: Vec<String>,
     /// Whether the time was over before the part of the demand that fits was known.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cut_off: bool,
@@ -127,6 +134,11 @@ impl Told {
             violated: placement.violated.clone(),
             factor: placement.factor.map(|(fits, _)| fits),
             factor_bound: placement.factor.map(|(_, fails)| fails),
+            unfit: Vec::new(),
+            machine_differs: placement
+                .complete
+                .as_ref()
+                .map_or_else(Vec::new, |complete| complete.plan.mismatches()),
             cut_off: placement.is_cut_off(),
             configuration: placement.complete.as_ref().map(|complete| complete.text.clone()),
             asides: Vec::new(),
@@ -155,6 +167,14 @@ impl Told {
             }));
         }
         Ok(self)
+    }
+
+    /// Warns of what is not as it was measured.
+    pub(super) fn warn(&self) {
+        for unfit in &self.unfit {
+            warn!("nothing is placed on a server of {unfit}");
+        }
+        warn_of(&self.machine_differs);
     }
 
     pub(super) fn print(&self) {

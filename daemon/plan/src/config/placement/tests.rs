@@ -118,10 +118,11 @@ fn servers_elsewhere_are_devices_of_a_class() {
     assert_eq!((&*remote.model, remote.addresses.len(), on.workers), ("digits-m", 3, 2));
     assert_eq!(far.unit_of(&on, 2), Some(2));
     assert!(config.services[0].on(far, &placed(2, vec![0, 1])).is_none(), "a server is called for one model");
-    // A class that has lost its first server has the others by other numbers.
-    let less = SERVERS.replace("\"http://127.0.0.1:1\", ", "");
-    let less = load(&elsewhere(&less, ""), true).expect("good").placement.expect("there").classes.remove(1);
-    assert_eq!((far.renumbered(&less, 1), less.renumbered(far, 0)), (Some(2), None));
+    let less = far.without(&[Some(0)]);
+    assert_eq!((less.devices, less.unit(1), less.unit_of(&on, 2)), (2, far.unit(2), Some(1)));
+    let none = less.without(&[Some(1), Some(0)]);
+    assert_eq!((none.devices, none.units()), (0, vec![]));
+    assert_eq!(classes[0].without(&[None, None, None]).devices, 0, "where a class only counts");
 }
 
 #[test]
