@@ -49,7 +49,8 @@ pub(crate) struct Answer {
     pub(crate) feasible: bool,
     pub(crate) accuracy: Option<f64>,
     pub(crate) reason: Option<String>,
-    /// Servers that nothing was placed on, with the reason.
+    /// Why what fits cannot be served so, and servers that nothing was placed on, with the reason.
+    pub(crate) refused: Option<String>,
     pub(crate) unfit: Vec<String>,
     /// Of whose promises something is missing if as little as possible is, and what part.
     pub(crate) violated: Vec<Violated>,

@@ -102,6 +102,8 @@ pub struct Placement {
     pub violated: Vec<Violated>,
     /// The largest part of all demand that fits, and one that does not.
     pub factor: Option<(f64, f64)>,
+    /// Why what fits could not be served so, if nothing else was found.
+    pub refused: Option<String>,
 }
 
 /// A service whose promise does not fit.

@@ -38,6 +38,9 @@ pub(super) struct Told {
     factor: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     factor_bound: Option<f64>,
+    /// Why what fits could not be served so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
     /// Servers that nothing was placed on, one line each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) unfit: Vec<String>,
@@ -134,6 +137,7 @@ impl Told {
             violated: placement.violated.clone(),
             factor: placement.factor.map(|(fits, _)| fits),
             factor_bound: placement.factor.map(|(_, fails)| fails),
+            refused: placement.refused.clone(),
             unfit: Vec::new(),
             machine_differs: placement
                 .complete
@@ -195,8 +199,14 @@ impl Told {
                     );
                 }
             }
+            Some(Reason::Refused) => {
+                say!("what would fit is refused: {}", self.refused.as_deref().unwrap_or_default());
+            }
             Some(Reason::Time) => {
                 say!("no plan was found in time, and none was ruled out: a longer --limit may tell");
+                if let Some(refused) = &self.refused {
+                    say!("what was tried last is refused: {refused}");
+                }
             }
         }
         let Some(accuracy) = self.accuracy else { return self.print_promises() };
@@ -291,6 +301,10 @@ fn prices(site: &Site, placement: &Placement, end: Instant) -> Result<Vec<Price>
 
 /// What one more device of each class would bring, as far as there is time to find out.
 fn more(site: &Site, placement: &Placement, end: Instant) -> Result<Vec<More>> {
+    // More devices change nothing about that.
+    if placement.refused.is_some() {
+        return Ok(Vec::new());
+    }
     let best = best(placement).unwrap_or(0.0);
     let classes = site.placement().classes.iter().enumerate();
     let more = classes.map(|(place, class)| {

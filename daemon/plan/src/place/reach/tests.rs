@@ -1,5 +1,6 @@
 //! Tests of what is done without: devices that are gone, servers that are not there, and those that are nobody's business.
 
+use super::super::Reason;
 use super::super::tests::{LIMIT, load, site};
 use super::*;
 use crate::profile::{Fingerprint, Profile};
@@ -69,6 +70,17 @@ fn times(config: &Config, mut profile: Profile, all: &[(&str, u64)]) -> Profile 
 }
 
 #[test]
+fn what_fits_and_is_refused_says_why_and_not_that_the_demand_is_too_much() {
+    let fixed = "[[service]]\nname = \"fixed\"\nengine = \"simulated\"\ndeadline = \"10ms\"\nsimulated = { times = [\"20ms\"] }\n\
+                 [[service.stream]]\nname = \"s\"\nconstraints = [{ row-miss = 1 }]\narrivals = [{ periodic = { period = \"50ms\" } }]\n";
+    let placement = site(&format!("{LOSES}{fixed}")).solve(LIMIT).expect("it is profiled");
+    assert_eq!((placement.feasible, placement.reason), (false, Some(Reason::Refused)));
+    assert_eq!(placement.factor, None);
+    let refused = placement.refused.expect("why");
+    assert!(refused.contains("fixed") && refused.contains("deadline"), "{refused}");
+}
+
+#[test]
 fn a_server_of_a_service_that_is_not_placed_is_not_met() {
     let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/manifest.toml");
     let fixed = "[[service]]\nname = \"fixed\"\nmodel = \"digits-s\"\nengine = \"oip\"\ndeadline = \"50ms\"\nmax-batch = 1\n\
@@ -77,7 +89,7 @@ fn a_server_of_a_service_that_is_not_placed_is_not_met() {
     site.profile = times(site.config(), site.profile.clone(), &[("digits-s", 1)]);
     reach(site.config()).expect("nothing is asked");
     let placement = site.solve(LIMIT).expect("it is profiled");
-    assert!(placement.feasible, "{:?}", placement.reason);
+    assert!(placement.feasible, "{:?}", placement.refused);
 }
 
 /// A server that is silent, and one that is not there, at which nothing runs.
