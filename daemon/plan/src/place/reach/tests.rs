@@ -69,6 +69,25 @@ fn times(config: &Config, mut profile: Profile, all: &[(&str, u64)]) -> Profile 
     profile
 }
 
+/// Of 330 requests a second the better model answers 200, and no other one stands beside it there.
+#[test]
+fn a_server_is_called_for_one_model_that_can_do_all() {
+    let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/manifest.toml");
+    let config = load(&format!(
+        "[daemon]\nmodels = {models:?}\n[placement]\n[[placement.class]]\nname = \"far\"\nengine = \"oip\"\n\
+         remote = {{ url = [\"http://127.0.0.1:1\"] }}\n\
+         [[service]]\nname = \"s\"\nmodels = [\"digits-s\", \"digits-m\"]\ndemand = 300.0\ndeadline = \"50ms\"\nmax-batch = 1\n"
+    ));
+    let profile = times(&config, Profile::new(Fingerprint::current()), &[("digits-s", 1), ("digits-m", 5)]);
+    let placement = Site::of(config, profile).expect("a box").solve(LIMIT).expect("it is profiled");
+    let complete = placement.complete.unwrap_or_else(|| panic!("{:?}", placement.refused));
+    assert!(
+        complete.text.contains("\nmodel = \"digits-s\"") && !complete.text.contains("variants"),
+        "{}",
+        complete.text
+    );
+}
+
 #[test]
 fn what_fits_and_is_refused_says_why_and_not_that_the_demand_is_too_much() {
     let fixed = "[[service]]\nname = \"fixed\"\nengine = \"simulated\"\ndeadline = \"10ms\"\nsimulated = { times = [\"20ms\"] }\n\
