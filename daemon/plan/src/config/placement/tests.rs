@@ -331,3 +331,35 @@ fn no_class_has_fewer_devices_than_are_used() {
         assert!(load(&text(a, b), true).is_ok(), "`weir place` chooses anew");
     }
 }
+
+#[test]
+fn what_has_no_place_on_shared_devices_is_refused_where_there_are_no_others() {
+    let alone = "models = [\"digits-s\", \"digits-m\"]\nclasses = [\"slow\"]";
+    let models = "models = [\"digits-s\", \"digits-m\"]";
+    for (field, value) in [
+        ("stalls", "stalls = { at-most = 1, in = \"10s\", of = \"10ms\" }"),
+        (
+            "degraded",
+            "constraints = [{ any-miss = { m = 1, k = 5 } }]\ndegraded = [[{ any-miss = { m = 4, k = 5 } }]]",
+        ),
+        ("background", "background = false"),
+    ] {
+        let message = error(models, &format!("{alone}\n{value}"));
+        let told = format!("service[0].{field} = (present): has no place on devices that services share");
+        assert!(message.contains(&told), "{message}");
+        load(&BOX.replace(models, &format!("{models}\n{value}")), true).expect("another class is not shared");
+    }
+    let stream = "constraints = [{ row-miss = 2 }]";
+    let steps = format!("{stream}\ndegraded = [[{{ row-miss = 4 }}]]");
+    let text = BOX.replace(models, alone).replace(stream, &steps);
+    let message = load(&text, true).expect_err("must be refused").to_string();
+    assert!(message.contains("service[0].stream[0].degraded = (present): has no place"), "{message}");
+}
+
+#[test]
+fn a_service_of_which_nothing_is_declared_has_no_demand() {
+    let text = BOX.split("    [[service.stream]]").next().expect("before");
+    let config = load(text, true).expect("good");
+    let demand = config.services[0].candidates.as_ref().map(|candidates| candidates.demand);
+    assert!(demand.is_some_and(|demand| demand == 0.0 && demand.is_sign_positive()), "{demand:?}");
+}
