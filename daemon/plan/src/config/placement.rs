@@ -7,7 +7,7 @@ mod staged;
 mod tests;
 
 use rt_core::Span;
-use weir_engine::{Backend, EngineKind, Isolation, Remote};
+use weir_engine::{Address, Backend, EngineKind, Isolation, Remote};
 
 use super::model::{ModelChoice, Select, SimulatedModel};
 use super::pipeline::on_one_worker;
@@ -224,6 +224,11 @@ impl ClassConfig {
             Some(url) => Unit::Server(url.clone()),
             None => Unit::Number(number),
         }
+    }
+
+    /// Its servers, where they are elsewhere.
+    pub(super) fn addresses(&self) -> &[Address] {
+        self.servers.as_ref().map_or(&[], |servers| &servers.remote.addresses)
     }
 
     /// What computes for a model here, worker by worker.

@@ -179,6 +179,15 @@ fn every_refusal_of_servers_names_field_value_and_limit() {
         let message = refused(class, service);
         assert!(message.contains(told), "{told:?} is not in\n{message}");
     }
+    let twice = "engine = \"oip\"\nremote = { url = \"unix:./s\" }";
+    let message =
+        load(&elsewhere(SERVERS, "").replace("count = 2", twice), true).expect_err("two classes").to_string();
+    let told = "placement.class[1].remote.url[1] = \"unix:s\": is there already, in class here: a server is one device, of one class";
+    assert!(message.contains(told), "{message}");
+    let fixed = "[[service]]\nname = \"fixed\"\ndeadline = \"50ms\"\nmodel = \"digits-l\"\nengine = \"oip\"\nremote = { url = \"grpc://127.0.0.1:3\" }\n";
+    let message = load(&(elsewhere(SERVERS, "") + fixed), true).expect_err("it is of a class").to_string();
+    let told = "service[1].remote.url = \"grpc://127.0.0.1:3\": is of class far, where services are placed";
+    assert!(message.contains(told), "{message}");
     let here = elsewhere(SERVERS, "").replace("count = 2", &format!("count = 2\n{SERVERS}"));
     let message = load(&here, true).expect_err("must be refused").to_string();
     assert!(message.contains("placement.class[0].remote = (table): only for engine = \"oip\""), "{message}");
