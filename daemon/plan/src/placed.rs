@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use serde::{Deserialize, Serialize};
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 use tracing::warn;
 use weir_engine::sha256_hex;
@@ -209,15 +208,6 @@ fn share(text: &mut DocumentMut, next: &DocumentMut) {
         true => drop(text.remove("device")),
         false => drop(text.insert("device", Item::ArrayOfTables(tables))),
     }
-}
-
-/// A device that is no longer there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gone {
-    /// The name of its class.
-    pub class: String,
-    /// Its core or GPU, or its place among the servers of the class; none where the class only counts.
-    pub number: Option<usize>,
 }
 
 /// `text` without these services, pipelines among them.

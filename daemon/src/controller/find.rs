@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result};
 use rt_core::Span;
 use weir_plan::config::{ClassConfig, Config, PlacementConfig, ServiceConfig, Unit};
-use weir_plan::placed::{self, Gone};
+use weir_plan::place::Gone;
+use weir_plan::placed;
 
 use super::circle::{Circle, Step, Way};
 use super::solver::{Answer, OnClass, Question, StandsAside, ask};

@@ -14,7 +14,7 @@ use rt_core::Span;
 use serde::Deserialize;
 use weir_os::clock;
 use weir_os::realtime::{self, Role};
-use weir_plan::placed::Gone;
+use weir_plan::place::Gone;
 
 /// How often it is looked whether it has ended.
 const LOOK: Duration = Duration::from_millis(10);

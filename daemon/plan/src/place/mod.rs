@@ -21,7 +21,7 @@ use crate::models::ModelsError;
 use crate::plan::{Plan, PlanError};
 use crate::profile::Profile;
 pub use aside::Aside;
-pub use reach::{Unfit, Why, reach};
+pub use reach::{Gone, Unfit, Why, reach};
 pub use solve::{PROVEN, Reason};
 pub(crate) use text::listed;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rt_core::Span;
+use serde::{Deserialize, Serialize};
 use weir_engine::{Backend, EngineError, EngineKind, ModelSpec, meet, prepare};
 use weir_os::clock;
 
@@ -10,8 +11,16 @@ use super::judge::had;
 use super::{PlaceError, Site, measured, origins};
 use crate::config::{ClassConfig, Config, Placed, ServiceConfig};
 use crate::models::Timed;
-use crate::placed::Gone;
 use crate::profile::Entry;
+
+/// A device that is no longer there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gone {
+    /// The name of its class.
+    pub class: String,
+    /// Its core or GPU, or its place among the servers of the class; none where the class only counts.
+    pub number: Option<usize>,
+}
 
 /// A server that nothing is to be placed on.
 #[derive(Debug)]

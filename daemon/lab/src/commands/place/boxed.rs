@@ -11,8 +11,7 @@ use weir_client::status::{Service, Status};
 use weir_os::clock;
 use weir_os::pipe::say;
 use weir_plan::config::{Config, Mode};
-use weir_plan::place::{Site, Unfit, Why, reach};
-use weir_plan::placed::Gone;
+use weir_plan::place::{Gone, Site, Unfit, Why, reach};
 
 use super::Args;
 use super::picture::picture;
