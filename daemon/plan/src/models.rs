@@ -350,7 +350,16 @@ pub fn prepare_engines(config: &Config) -> Result<(), EngineError> {
     config.services.iter().flat_map(ServiceConfig::running).try_for_each(|runs| prepare(runs.backend(0)))
 }
 
-/// The same, but that servers may be out of reach where other workers of the service are there: these, with the reason.
+/// The same of what computes here, and no server is met.
+///
+/// # Errors
+/// As [`prepare_engines`].
+pub(crate) fn prepare_engines_here(config: &Config) -> Result<(), EngineError> {
+    let all = config.services.iter().flat_map(ServiceConfig::running);
+    all.filter(|runs| runs.engine != EngineKind::Oip).try_for_each(|runs| prepare(runs.backend(0)))
+}
+
+/// As [`prepare_engines`], but that servers may be out of reach where other workers of the service are there: these, with the reason.
 ///
 /// # Errors
 /// As [`prepare_engines`].
@@ -363,7 +372,7 @@ pub fn reach_engines(config: &Config) -> Result<Vec<EngineError>, EngineError> {
 ///
 /// # Errors
 /// As [`prepare_engines`].
-pub(crate) fn reach_engine(service: &ServiceConfig) -> Result<Vec<EngineError>, EngineError> {
+fn reach_engine(service: &ServiceConfig) -> Result<Vec<EngineError>, EngineError> {
     if service.kinds.is_empty() {
         service.running().try_for_each(|runs| prepare(runs.backend(0)))?;
         return Ok(Vec::new());

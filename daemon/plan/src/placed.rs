@@ -210,73 +210,6 @@ fn share(text: &mut DocumentMut, next: &DocumentMut) {
     }
 }
 
-/// A device that is no longer there.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Gone {
-    /// The name of its class.
-    pub class: String,
-    /// Its core or GPU, or its place among the servers of the class; none where the class only counts.
-    pub number: Option<usize>,
-}
-
-/// `text` without these devices.
-///
-/// # Errors
-/// If it is no TOML, or nothing would be left of a class: then its services are to be told where else they may run.
-pub fn without(text: &str, gone: &[Gone]) -> Result<String> {
-    let mut text: DocumentMut = text.parse()?;
-    // The last servers first: the places of those before stay as they are.
-    let mut gone: Vec<&Gone> = gone.iter().collect();
-    gone.sort_unstable_by(|one, other| other.cmp(one));
-    gone.dedup_by(|one, other| one == other && one.number.is_some());
-    for Gone { class, number } in gone {
-        let classes = text.get_mut("placement").and_then(|placement| placement.get_mut("class"));
-        let classes = classes.and_then(Item::as_array_of_tables_mut).context("there are no classes")?;
-        let table = classes.iter_mut().find(|table| table.get("name").and_then(Item::as_str) == Some(class));
-        let table = table.with_context(|| format!("there is no class {class}"))?;
-        let left = match (number, table.get("count").and_then(Item::as_integer)) {
-            (_, Some(count)) => {
-                table.insert("count", toml_edit::value(count - 1));
-                count - 1
-            }
-            (Some(number), None) if table.contains_key("remote") => {
-                let remote = table.get_mut("remote").and_then(Item::as_table_like_mut);
-                match remote.and_then(|remote| remote.get_mut("url")).and_then(Item::as_array_mut) {
-                    Some(urls) => {
-                        if *number < urls.len() {
-                            urls.remove(*number);
-                        }
-                        urls.len() as i64
-                    }
-                    None => 0,
-                }
-            }
-            (Some(number), None) => {
-                let key = if table.contains_key("cores") { "cores" } else { "gpu" };
-                match table.get_mut(key).and_then(Item::as_array_mut) {
-                    Some(list) => {
-                        list.retain(|one| one.as_integer() != i64::try_from(*number).ok());
-                        list.len() as i64
-                    }
-                    None => 0,
-                }
-            }
-            (None, None) => 1,
-        };
-        if left < 1 {
-            classes.retain(|table| table.get("name").and_then(Item::as_str) != Some(class));
-            for service in text.get_mut("service").map_or_else(Vec::new, tables) {
-                forget(service, class);
-            }
-            for pipeline in text.get_mut("pipeline").map_or_else(Vec::new, tables) {
-                let stages = pipeline.get_mut("stage").map_or_else(Vec::new, tables);
-                stages.into_iter().for_each(|stage| forget(stage, class));
-            }
-        }
-    }
-    Ok(text.to_string())
-}
-
 /// `text` without these services, pipelines among them.
 ///
 /// # Errors
@@ -291,20 +224,6 @@ pub fn without_services(text: &str, services: &BTreeSet<String>) -> Result<Strin
         all.retain(|table| !is(table));
     }
     Ok(text.to_string())
-}
-
-/// Takes a class from where a service or a stage may run.
-fn forget(runs: &mut dyn TableLike, class: &str) {
-    if let Some(classes) = runs.get_mut("classes").and_then(Item::as_array_mut) {
-        classes.retain(|one| one.as_str() != Some(class));
-    }
-    let simulated = runs.get_mut("simulated").and_then(Item::as_table_like_mut);
-    let models = simulated.and_then(|table| table.get_mut("models"));
-    for model in models.map_or_else(Vec::new, tables) {
-        if let Some(times) = model.get_mut("times").and_then(Item::as_table_like_mut) {
-            times.remove(class);
-        }
-    }
 }
 
 #[cfg(test)]

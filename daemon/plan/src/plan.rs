@@ -25,7 +25,7 @@ use rt_core::{Admission, LatencyProfile, Net, Selector, System, Workers};
 use weir_engine::{EngineKind, ModelSpec};
 
 use crate::config::{Config, ServiceConfig};
-use crate::models::{Timed, reach_engines, resolve_models};
+use crate::models::{Timed, prepare_engines_here, reach_engines, resolve_models};
 use crate::profile::{Entry, Fingerprint, Profile, Work};
 
 pub use device::{DevicePlan, Searching, Share, Split, planned_problem, refused_problem, splits};
@@ -113,7 +113,8 @@ impl Plan {
         Self::watched(config, models, profile, &mut |_| {})
     }
 
-    /// The same for one of many that are tried, whose refusal nobody reads: it is not looked for what would hold instead.
+    /// The same for one of many that are tried, whose refusal nobody reads: it is not looked for what would hold instead, and no server is
+    /// met for it.
     ///
     /// # Errors
     /// As [`Plan::compute`].
@@ -140,7 +141,10 @@ impl Plan {
         profile: &Profile,
         (observe, explain): (&mut dyn FnMut(Searching<'_>), bool),
     ) -> Result<Self, PlanError> {
-        let unreached = reach_engines(config)?.iter().map(ToString::to_string).collect();
+        let unreached = match explain {
+            true => reach_engines(config)?.iter().map(ToString::to_string).collect(),
+            false => prepare_engines_here(config).map(|()| Vec::new())?,
+        };
         let other_company = Work::other_company(config, &models, profile);
         let (devices, mut refused) = device::compute_all(config, &models, profile, observe, explain);
         let mut services = Vec::with_capacity(models.len());

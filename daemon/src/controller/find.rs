@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result};
 use rt_core::Span;
 use weir_plan::config::{ClassConfig, Config, PlacementConfig, ServiceConfig, Unit};
-use weir_plan::placed::{self, Gone};
+use weir_plan::place::Gone;
+use weir_plan::placed;
 
 use super::circle::{Circle, Step, Way};
 use super::solver::{Answer, OnClass, Question, StandsAside, ask};
@@ -56,7 +57,7 @@ impl Controller<'_> {
         leave: &BTreeSet<String>,
         devices: &[Gone],
     ) -> Result<Answer> {
-        let text = placed::without_services(&placed::without(config.text(), devices)?, leave)?;
+        let text = placed::without_services(config.text(), leave)?;
         let of =
             |name: &str| name.split_once('/').map_or(name.to_owned(), |(pipeline, _)| pipeline.to_owned());
         let asked = demand.clone().into_iter().chain(self.seen.factors(config));
@@ -64,6 +65,7 @@ impl Controller<'_> {
             program: std::env::current_exe().context("this program's own path")?,
             file: &config.path,
             text: &text,
+            gone: devices,
             demand: &asked.filter(|(name, _)| !leave.contains(&of(name))).collect(),
             limit: placement.limit,
             patience: patience(placement.limit),
@@ -86,11 +88,7 @@ impl Controller<'_> {
             return Ok((Answer { feasible: true, ..Answer::default() }, Vec::new()));
         }
         loop {
-            let answer = match self.ask(both, demand, &unkept, &devices) {
-                // Of a file without devices nothing is asked.
-                Err(_) if !unkept.is_empty() => return Ok((Answer::default(), unkept.into_iter().collect())),
-                answer => answer?,
-            };
+            let answer = self.ask(both, demand, &unkept, &devices)?;
             let lost = |name: &str| self.seen.has_lost(name) && !unkept.contains(name);
             let missing = |name: &str| {
                 answer.violated.iter().find(|of| of.service == name).map_or(0.0, |of| of.missing)
@@ -124,22 +122,13 @@ impl Controller<'_> {
         let text = answer.configuration.as_deref().unwrap_or(config.text());
         let next = Config::parse(&config.path, text).context("the plan is no configuration")?;
         let (before, after) = (seen::holds(config), seen::holds(&next));
-        // A device that is lost takes its class's place along where it was the last.
-        let class = |hold: &Hold| {
-            let there = &next.placement.as_ref()?.classes[hold.class];
-            let class = placement.classes.iter().position(|class| class.name == there.name)?;
-            let number = |&number: &usize| placement.classes[class].renumbered(there, number);
-            let numbers = hold.numbers.iter().map(number).collect::<Option<_>>()?;
-            Some(Hold { class, numbers, ..hold.clone() })
-        };
         let candidates: Vec<_> = seen::placed(config).collect();
         let holds: Vec<Vec<Hold>> = candidates.iter().map(|service| before[&*service.name].clone()).collect();
         let mut moves = Vec::new();
         for (i, service) in candidates.iter().enumerate() {
             let name = &*service.name;
-            let to = after.get(name).and_then(|holds| holds.iter().map(class).collect::<Option<Vec<Hold>>>());
             let then = next.services.iter().find(|then| then.name == name);
-            let (Some(to), Some(then)) = (to, then) else { continue };
+            let (Some(to), Some(then)) = (after.get(name).cloned(), then) else { continue };
             let models = |of: &ServiceConfig| of.running().map(|runs| runs.model.clone()).collect::<Vec<_>>();
             if holds[i] != to || models(service) != models(then) {
                 moves.push(Move { service: i, to, urgent: self.seen.is_urgent(name) });

@@ -70,9 +70,12 @@ impl Controller<'_> {
         if objection.is_none() && (to_try.is_some() || verdict == Verdict::Same) {
             self.known.note(self.seen.load(config, &expected), placement.controller.window);
         }
-        let fits = match (answer.feasible, answer.reason.as_deref()) {
-            (true, _) => String::new(),
-            (false, reason) => format!("; not everything fits ({})", reason.unwrap_or("no plan")),
+        let fits = match (answer.feasible, answer.reason.as_deref(), &answer.refused) {
+            (true, ..) => String::new(),
+            (false, _, Some(refused)) => {
+                format!("; what would fit is refused: {}", refused.lines().collect::<Vec<_>>().join("; "))
+            }
+            (false, reason, None) => format!("; not everything fits ({})", reason.unwrap_or("no plan")),
         };
         let unkept = match unkept.is_empty() {
             true => String::new(),
@@ -93,10 +96,12 @@ impl Controller<'_> {
             Verdict::Take if follows => format!("changes, for {reason}{fits}: {told}"),
             Verdict::Take => format!("would change, for {reason}{fits}: {told}"),
         };
-        let line = format!("{line}{unkept}");
-        let taken = verdict == Verdict::Take;
-        self.conclude(&line, false, |status| {
+        let unfit = answer.unfit.iter().map(|unfit| format!("; nothing is placed on a server of {unfit}"));
+        let line = format!("{line}{unkept}{}", unfit.collect::<String>());
+        let (taken, refused) = (verdict == Verdict::Take, answer.refused.is_some());
+        self.conclude(&line, refused, |status| {
             (status.looked_ns, status.reason) = (now, reason.to_string());
+            status.failures += u64::from(refused);
             (status.accuracy, status.present_accuracy) = (answer.accuracy, present);
             status.changes = if taken { lines.clone() } else { Vec::new() };
             status.unkept.clone_from(&plan.unkept);

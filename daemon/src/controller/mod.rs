@@ -16,7 +16,8 @@ use rt_core::{Instant, Span};
 use tracing::info;
 use weir_os::clock;
 use weir_plan::config::{Config, Mode, PlacementConfig};
-use weir_plan::placed::{self, Gone};
+use weir_plan::place::Gone;
+use weir_plan::placed;
 
 use crate::overview::Overview;
 use known::Known;

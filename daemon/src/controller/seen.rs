@@ -7,7 +7,7 @@ use rt_core::{Instant, Span};
 use weir_client::status;
 use weir_os::clock;
 use weir_plan::config::{Config, PlacementConfig, ServiceConfig, StageConfig};
-use weir_plan::placed::Gone;
+use weir_plan::place::Gone;
 use weir_serve::service::{Service, WorkerView};
 use weir_serve::status::of;
 

@@ -14,6 +14,7 @@ use rt_core::Span;
 use serde::Deserialize;
 use weir_os::clock;
 use weir_os::realtime::{self, Role};
+use weir_plan::place::Gone;
 
 /// How often it is looked whether it has ended.
 const LOOK: Duration = Duration::from_millis(10);
@@ -28,6 +29,8 @@ pub(crate) struct Question<'a> {
     /// The configuration file, beside which paths are looked for, and what it is to say.
     pub(crate) file: &'a Path,
     pub(crate) text: &'a str,
+    /// Devices that are not to be used.
+    pub(crate) gone: &'a [Gone],
     /// Requests a second of each service.
     pub(crate) demand: &'a BTreeMap<String, f64>,
     /// How long it may look, and after how long it is killed.
@@ -46,6 +49,9 @@ pub(crate) struct Answer {
     pub(crate) feasible: bool,
     pub(crate) accuracy: Option<f64>,
     pub(crate) reason: Option<String>,
+    /// Why what fits cannot be served so, and servers that nothing was placed on, with the reason.
+    pub(crate) refused: Option<String>,
+    pub(crate) unfit: Vec<String>,
     /// Of whose promises something is missing if as little as possible is, and what part.
     pub(crate) violated: Vec<Violated>,
     /// The whole file as it would be.
@@ -103,17 +109,21 @@ pub(crate) struct Violated {
 pub(crate) fn ask(question: &Question<'_>, give_up: impl Fn() -> bool) -> Result<Answer> {
     let Question { folder, limit, patience, .. } = question;
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let (text, demand, answer, said) = (
+    let (text, gone, demand, answer, said) = (
         folder.join("asked.toml"),
+        folder.join("gone.json"),
         folder.join("demand.json"),
         folder.join("answer.json"),
         folder.join("said"),
     );
     std::fs::write(&text, question.text).with_context(|| text.display().to_string())?;
+    std::fs::write(&gone, serde_json::to_string(question.gone)?)
+        .with_context(|| gone.display().to_string())?;
     std::fs::write(&demand, serde_json::to_string(question.demand)?)
         .with_context(|| demand.display().to_string())?;
     let mut command = Command::new(&question.program);
-    command.arg("place").arg(question.file).arg("--text").arg(&text).arg("--demand").arg(&demand);
+    command.arg("place").arg(question.file).arg("--text").arg(&text).arg("--gone").arg(&gone);
+    command.arg("--demand").arg(&demand);
     command.arg("--limit").arg(format!("{}ms", limit.as_nanos().div_ceil(1_000_000))).arg("--json");
     if let Some(length) = question.simulate {
         command.arg("--simulate").arg(format!("{}ms", length.as_nanos().div_ceil(1_000_000)));
@@ -199,6 +209,7 @@ mod tests {
             program,
             file,
             text: "asked",
+            gone: &[],
             demand: &demand,
             limit,
             patience,

@@ -229,10 +229,12 @@ pub fn prepare_each(backend: &Backend) -> Result<Vec<EngineError>, EngineError> 
     }
 }
 
-/// The servers of a remote that are not reached at all, by their places, with the reason. All are asked at once, and none for a model.
-#[must_use]
-pub fn unreached(remote: &Remote) -> Vec<(usize, EngineError)> {
-    oip::unreached(remote)
+/// What the server of `backend` is to which its first worker sends `spec`, as [`Equipment::has`] knows it; nothing is run there.
+///
+/// # Errors
+/// If it is not reached, is not ready, or does not have the model as the manifest describes it.
+pub fn meet(backend: &Backend, spec: &ModelSpec) -> Result<String, EngineError> {
+    oip::meet(backend, spec)
 }
 
 /// The types and shapes of the outputs of `batch` requests of zeros, as the engine finds them; nothing but their names is

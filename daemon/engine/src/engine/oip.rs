@@ -93,23 +93,12 @@ pub(super) fn prepare_each(backend: &Backend) -> Result<Vec<EngineError>, Engine
     Ok(remote.addresses.iter().filter_map(|address| Endpoint::open(remote, address).err()).collect())
 }
 
-/// The servers that are not reached, by their places, with the reason; none is asked for a model.
-pub(super) fn unreached(remote: &Remote) -> Vec<(usize, EngineError)> {
-    let meet = |address: &Address| {
-        let mut connection = Connection::open(remote, address)?;
-        said(&mut connection, &Dialect::new(remote, address.protocol), Question::Server)
-    };
-    let failed = |address: &Address| {
-        let reason = meet(address).err()?;
-        Some(EngineError::Remote { url: address.to_string(), reason })
-    };
-    // All at once: those that are silent take the time of one.
-    std::thread::scope(|scope| {
-        let asked: Vec<_> =
-            remote.addresses.iter().map(|address| scope.spawn(move || failed(address))).collect();
-        let told = asked.into_iter().map(std::thread::ScopedJoinHandle::join);
-        told.enumerate().filter_map(|(at, told)| Some((at, told.ok()??))).collect()
-    })
+/// What the remote of a worker is, held against the manifest.
+///
+/// # Errors
+/// As [`OipRunner::load`], but that nothing is run.
+pub(super) fn meet(backend: &Backend, spec: &ModelSpec) -> Result<String, EngineError> {
+    reach(backend, spec).map(|(endpoint, _)| endpoint.identity)
 }
 
 /// What the remotes of `backend` were when they were last met, each with where it is.

@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// What BOX is taken to say, as the daemon asks that serves something else by now
     #[arg(long, hide = true, value_name = "FILE", requires = "file")]
     text: Option<PathBuf>,
+    /// Devices that are not to be used, as the daemon asks that has lost them
+    #[arg(long, hide = true, value_name = "FILE", requires = "text")]
+    gone: Option<PathBuf>,
     /// Beside what BOX says, which is served, what it finds is tried for so long in virtual time, as the daemon asks
     #[arg(long, hide = true, value_name = "TIME", requires = "text", value_parser = humantime::parse_duration)]
     simulate: Option<Duration>,

@@ -7,7 +7,7 @@ mod staged;
 mod tests;
 
 use rt_core::Span;
-use weir_engine::{Backend, EngineKind, Isolation, Remote};
+use weir_engine::{Address, Backend, EngineKind, Isolation, Remote};
 
 use super::model::{ModelChoice, Select, SimulatedModel};
 use super::pipeline::on_one_worker;
@@ -149,6 +149,26 @@ impl ClassConfig {
         Self { devices, ..self.clone() }
     }
 
+    /// The same without these devices, by their numbers; where it only counts, with one less for each.
+    #[must_use]
+    pub fn without(&self, gone: &[Option<usize>]) -> Self {
+        let units = self.units();
+        if units.is_empty() {
+            return self.with_devices(self.devices.saturating_sub(gone.len()));
+        }
+        let is_left = |number: &usize| !gone.contains(&Some(*number));
+        let mut left = self.with_devices(units.iter().filter(|unit| is_left(unit)).count());
+        left.cores.retain(is_left);
+        left.gpus.retain(|&gpu| is_left(&(gpu as usize)));
+        left.backends.retain(|backend| self.gpus.is_empty() || is_left(&(backend.device as usize)));
+        if let Some(Servers { said, remote }) = &mut left.servers {
+            let there = || units.iter().filter(|unit| is_left(unit));
+            said.url = super::raw::Urls::Each(there().map(|&unit| said.url.all()[unit].clone()).collect());
+            remote.addresses = there().map(|&unit| remote.addresses[unit].clone()).collect();
+        }
+        left
+    }
+
     /// Finds out of each whether models have times of their own there. Simulated models say themselves what they take, and where classes of
     /// one engine only count their devices, nothing says which of these are whose: they are alike.
     fn tell_apart(all: &mut [Self]) {
@@ -206,14 +226,9 @@ impl ClassConfig {
         }
     }
 
-    /// The number here of a device that has this `number` in `other`, the same class with some devices more or less.
-    #[must_use]
-    pub fn renumbered(&self, other: &Self, number: usize) -> Option<usize> {
-        let Some((here, there)) = self.servers.as_ref().zip(other.servers.as_ref()) else {
-            return Some(number);
-        };
-        let address = there.remote.addresses.get(number)?;
-        here.remote.addresses.iter().position(|one| one == address)
+    /// Its servers, where they are elsewhere.
+    pub(super) fn addresses(&self) -> &[Address] {
+        self.servers.as_ref().map_or(&[], |servers| &servers.remote.addresses)
     }
 
     /// What computes for a model here, worker by worker.

@@ -21,7 +21,7 @@ use crate::models::ModelsError;
 use crate::plan::{Plan, PlanError};
 use crate::profile::Profile;
 pub use aside::Aside;
-pub use reach::{idle_out_of_reach, reach};
+pub use reach::{Gone, Unfit, Why, reach};
 pub use solve::{PROVEN, Reason};
 pub(crate) use text::listed;
 
@@ -102,6 +102,8 @@ pub struct Placement {
     pub violated: Vec<Violated>,
     /// The largest part of all demand that fits, and one that does not.
     pub factor: Option<(f64, f64)>,
+    /// Why what fits could not be served so, if nothing else was found.
+    pub refused: Option<String>,
 }
 
 /// A service whose promise does not fit.

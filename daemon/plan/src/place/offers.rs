@@ -288,7 +288,7 @@ impl Offers<'_> {
     }
 
     /// What may be loaded together: the base alone, and up to two more accurate ones beside it, which is all that a mean load has a
-    /// use for. None may be faster than the one before at every batch size.
+    /// use for. None may be faster than the one before at every batch size. A server elsewhere is called for one.
     fn beside(
         &self,
         running: &Running,
@@ -296,7 +296,8 @@ impl Offers<'_> {
         config: &ServiceConfig,
     ) -> Result<Vec<Vec<usize>>, PlanError> {
         let mut all = vec![vec![base]];
-        if !self.service.candidates.as_ref().is_some_and(|candidates| candidates.switches) {
+        let elsewhere = self.placement.classes[running.class].servers.is_some();
+        if elsewhere || !self.service.candidates.as_ref().is_some_and(|candidates| candidates.switches) {
             return Ok(all);
         }
         let times: Vec<LatencyProfile> =

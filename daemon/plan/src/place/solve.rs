@@ -27,6 +27,8 @@ pub enum Reason {
     Promises,
     /// They can, but not all demand be served.
     Demand,
+    /// What fits by all that is counted is refused as a whole file.
+    Refused,
     /// Nothing was found, and nothing ruled out.
     Time,
 }
@@ -55,7 +57,7 @@ impl Site {
         let left = || end.since(clock::now()).max(Span::from_nanos(limit.as_nanos() / LITTLE));
         let question = Question::new(self, 1.0, false, end)?;
         let mut placement = question.best(left(), true)?;
-        if placement.feasible || placement.reason == Some(Reason::Time) {
+        if placement.feasible || matches!(placement.reason, Some(Reason::Time | Reason::Refused)) {
             return Ok(placement);
         }
         let resting = Question::new(self, 0.0, false, after(left()))?;
@@ -78,6 +80,9 @@ impl Site {
             }
         }
         let best = Question::new(self, fits, false, after(left()))?.best(left(), true)?;
+        if best.refused.is_some() {
+            return Ok(best);
+        }
         let mut best =
             Placement { feasible: false, reason: Some(Reason::Demand), factor: Some((fits, fails)), ..best };
         if best.is_cut_off() {
@@ -198,9 +203,14 @@ impl<'a> Question<'a> {
         let mut judge = self.judge(whole, limit);
         let found = search(&items, &rooms, (None, f64::NEG_INFINITY), &mut judge);
         let bound = self.bound(found.bound);
+        let refused = judge.refused.take().filter(|_| found.best.is_none()).map(|error| error.to_string());
         let mut placement = Placement {
             feasible: false,
-            reason: Some(if found.complete && self.is_whole() { Reason::Demand } else { Reason::Time }),
+            reason: Some(match found.complete && self.is_whole() {
+                true if refused.is_some() => Reason::Refused,
+                true => Reason::Demand,
+                false => Reason::Time,
+            }),
             accuracy: None,
             bound: bound.is_finite().then_some(bound),
             spots: vec![None; self.site.config.services.len()],
@@ -208,6 +218,7 @@ impl<'a> Question<'a> {
             complete: None,
             violated: Vec::new(),
             factor: None,
+            refused,
         };
         let Some((mut sum, mut picks)) = found.best else { return Ok(placement) };
         let mut complete = judge.complete.take();

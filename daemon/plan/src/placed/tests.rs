@@ -65,10 +65,6 @@ fn servers_elsewhere_come_and_go_as_devices_do() {
     let there = format!("{class}{service}");
     let text = on_units(&there, "s", &[vec![Unit::Server("unix:c".to_owned())]]).expect("TOML");
     assert_eq!(text, there.replace("url = [\"unix:a\"],", "url = [\"unix:c\"],"));
-    let gone = |number| Gone { class: "far".to_owned(), number: Some(number) };
-    let left = |all: &[Gone]| without(&there, all).expect("TOML");
-    assert!(left(&[gone(0), gone(2)]).contains("url = [ \"unix:b\"]"), "{}", left(&[gone(0), gone(2)]));
-    assert!(!left(&[gone(0), gone(1), gone(2)]).contains("far"), "a class without any");
     let here = "[[service]]\nname = \"s\"\ncores = [1]\n";
     let moved = mixed(&there, &format!("{class}{here}"), &["s"].into()).expect("TOML");
     assert!(moved.contains("cores = [1]") && !moved.contains("timeout"), "{moved}");
@@ -86,20 +82,6 @@ fn devices_come_and_go_with_those_who_name_them() {
     );
     let back = mixed(&shared, PRESENT, &["a"].into()).expect("TOML");
     assert!(!back.contains("box") && back.contains("cores = [1]"), "{back}");
-}
-
-#[test]
-fn a_device_that_has_gone_is_left_out_and_so_is_a_class_without_any() {
-    let gone = |class: &str, number| Gone { class: class.to_owned(), number };
-    let text = without(PRESENT, &[gone("gpu", Some(0)), gone("cpu", None)]).expect("TOML");
-    assert!(text.contains("gpu = [ 1]") || text.contains("gpu = [1]"), "{text}");
-    assert!(text.contains("count = 1"), "{text}");
-    let text = without(PRESENT, &[gone("cpu", None), gone("cpu", None)]).expect("TOML");
-    assert!(
-        !text.contains("\"cpu\"") && !text.contains("9ms") && text.contains("classes = [\"gpu\"]"),
-        "{text}"
-    );
-    assert!(without(PRESENT, &[gone("npu", None)]).is_err());
 }
 
 #[test]

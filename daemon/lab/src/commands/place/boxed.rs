@@ -3,17 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rt_core::Span;
 use weir_client::blocking::Client;
 use weir_client::status::{Service, Status};
 use weir_os::clock;
 use weir_os::pipe::say;
 use weir_plan::config::{Config, Mode};
-use weir_plan::place::{Site, idle_out_of_reach, reach};
-use weir_plan::placed::{self, Gone};
+use weir_plan::place::{Gone, Site, Unfit, Why, reach};
 
 use super::super::word;
 use super::Args;
@@ -30,7 +28,7 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
     let config = match &args.text {
         Some(text) => {
             let text = planner::read_text(text).with_context(|| text.display().to_string())?;
-            reached(Config::parse_box(file, &text)?, args.limit)?
+            Config::parse_box(file, &text)?
         }
         None if file == Path::new("-") => {
             Config::parse_box(file, &crate::commands::certify::read_text(file)?)?
@@ -40,7 +38,21 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
     if args.text.is_none() {
         reach(&config).with_context(|| file.display().to_string())?;
     }
-    let site = Site::new(config)?;
+    let mut site = Site::new(config)?;
+    if let Some(path) = &args.gone {
+        let text = planner::read_text(path).with_context(|| path.display().to_string())?;
+        site = site
+            .without(&planner::from_json::<Vec<Gone>>(&text).with_context(|| path.display().to_string())?);
+    }
+    let limit = args.limit.map_or(site.placement().limit, |limit| Span::from_nanos(limit.as_nanos() as u64));
+    let mut unfit = site.unfit(args.text.as_ref().map(|_| limit));
+    // Whoever serves does without them; of whoever asks by hand it is not known whether that is wanted.
+    let missing = |unfit: &Unfit| args.text.is_none() && matches!(unfit.why, Why::Reach(_));
+    if let Some(missing) = unfit.iter().position(missing) {
+        bail!("{}: {}", file.display(), unfit.swap_remove(missing));
+    }
+    site = site.without(&unfit.iter().map(|unfit| unfit.device.clone()).collect::<Vec<_>>());
+    let unfit: Vec<String> = unfit.iter().map(ToString::to_string).collect();
     let demand = match args.demand.as_deref() {
         None => BTreeMap::new(),
         Some("status") => seen(&site)?,
@@ -66,14 +78,16 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
             file.display()
         );
     }
-    let limit = args.limit.map_or(site.placement().limit, |limit| Span::from_nanos(limit.as_nanos() as u64));
     let start = clock::now();
     let placement = site.solve(limit)?;
     let took = clock::now().since(start);
     // The daemon asks what is to be served, and not what would be if.
     let wonder = if args.text.is_some() { Span::ZERO } else { limit };
     let mut told = Told::new(&site, &placement, took, wonder)?;
-    if args.text.is_some() {
+    told.unfit = unfit;
+    if args.text.is_none() {
+        told.warn();
+    } else {
         told = told.with_asides(&site, clock::now() + Span::from_nanos(limit.as_nanos() / ASIDES))?;
     }
     if let Some(length) = args.simulate {
@@ -106,17 +120,6 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<ExitCode> {
         }
     }
     Ok(if placement.feasible { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The box without the servers that nothing runs on and that are out of reach: what is served can do without them.
-fn reached(config: Config, limit: Option<Duration>) -> Result<Config> {
-    let patience = limit.or_else(|| Some(clock::duration(config.placement.as_ref()?.limit)));
-    let gone = idle_out_of_reach(&config, patience.unwrap_or_default());
-    let Some((_, first)) = gone.first() else { return Ok(config) };
-    let why = format!("without {} servers that are out of reach, such as {first}", gone.len());
-    let devices: Vec<Gone> = gone.into_iter().map(|(device, _)| device).collect();
-    let text = placed::without(config.text(), &devices).with_context(|| why.clone())?;
-    Config::parse_box(&config.path, &text).context(why)
 }
 
 /// What comes a second to each service that is placed, and what results become at the stages of pipelines, as the running daemon counts it.

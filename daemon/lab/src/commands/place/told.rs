@@ -5,11 +5,13 @@ mod served;
 use anyhow::Result;
 use rt_core::{Instant, Span};
 use serde::Serialize;
+use tracing::warn;
 use weir_os::clock;
 use weir_os::pipe::say;
 use weir_plan::config::{Placed, ServiceConfig};
 use weir_plan::place::{PROVEN, Placement, Reason, Site, Spot, Violated};
 use weir_plan::plan::ServicePlan;
+use weir_plan::text::warn_of;
 
 use super::trial::Trial;
 use served::{Keeps, Served, Whole};
@@ -36,6 +38,14 @@ pub(super) struct Told {
     factor: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     factor_bound: Option<f64>,
+    /// Why what fits could not be served so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+    /// Servers that nothing was placed on, one line each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unfit: Vec<String>,
+    /// In what this machine and its engines differ from those that were profiled.
+    machine_differs: Vec<String>,
     /// Whether the time was over before the part of the demand that fits was known.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cut_off: bool,
@@ -127,6 +137,12 @@ impl Told {
             violated: placement.violated.clone(),
             factor: placement.factor.map(|(fits, _)| fits),
             factor_bound: placement.factor.map(|(_, fails)| fails),
+            refused: placement.refused.clone(),
+            unfit: Vec::new(),
+            machine_differs: placement
+                .complete
+                .as_ref()
+                .map_or_else(Vec::new, |complete| complete.plan.mismatches()),
             cut_off: placement.is_cut_off(),
             configuration: placement.complete.as_ref().map(|complete| complete.text.clone()),
             asides: Vec::new(),
@@ -157,6 +173,14 @@ impl Told {
         Ok(self)
     }
 
+    /// Warns of what is not as it was measured.
+    pub(super) fn warn(&self) {
+        for unfit in &self.unfit {
+            warn!("nothing is placed on a server of {unfit}");
+        }
+        warn_of(&self.machine_differs);
+    }
+
     pub(super) fn print(&self) {
         match self.reason {
             None => say!("all demand is served, every promise is kept"),
@@ -175,8 +199,14 @@ impl Told {
                     );
                 }
             }
+            Some(Reason::Refused) => {
+                say!("what would fit is refused: {}", self.refused.as_deref().unwrap_or_default());
+            }
             Some(Reason::Time) => {
                 say!("no plan was found in time, and none was ruled out: a longer --limit may tell");
+                if let Some(refused) = &self.refused {
+                    say!("what was tried last is refused: {refused}");
+                }
             }
         }
         let Some(accuracy) = self.accuracy else { return self.print_promises() };
@@ -271,6 +301,10 @@ fn prices(site: &Site, placement: &Placement, end: Instant) -> Result<Vec<Price>
 
 /// What one more device of each class would bring, as far as there is time to find out.
 fn more(site: &Site, placement: &Placement, end: Instant) -> Result<Vec<More>> {
+    // More devices change nothing about that.
+    if placement.refused.is_some() {
+        return Ok(Vec::new());
+    }
     let best = best(placement).unwrap_or(0.0);
     let classes = site.placement().classes.iter().enumerate();
     let more = classes.map(|(place, class)| {

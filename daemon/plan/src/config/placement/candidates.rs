@@ -130,21 +130,36 @@ impl Check<'_> {
             let reason = "is chosen by `weir place`: remove it, or say the model as well";
             return Err(self.refuse(&field(name), "(present)", reason));
         }
+        let steps_down =
+            |stream: &raw::Stream| stream.degraded.as_ref().is_some_and(|levels| !levels.is_empty());
         let alone = [
             ("stalls", raw.stalls.is_some()),
+            ("degraded", !raw.degraded.is_empty() || raw.stream.iter().any(steps_down)),
             ("optimise", raw.optimise.is_some()),
             ("dispatch", raw.dispatch != raw::Dispatch::Eager),
             ("background", !raw.background),
             ("record", raw.record.is_some()),
             ("tolerance", raw.tolerance.as_deref().is_some_and(|text| !["auto", "0s"].contains(&text))),
         ];
+        let alone = alone.into_iter().find(|&(_, there)| there).map(|(name, _)| name);
+        if let Some(name) = alone.filter(|_| classes.iter().all(|&class| placement.classes[class].shared)) {
+            let reason = "has no place on devices that services share, and it may run on no others: remove it, or name a class in classes that is not shared";
+            let stream = raw
+                .stream
+                .iter()
+                .position(steps_down)
+                .filter(|_| name == "degraded" && raw.degraded.is_empty());
+            let name = stream.map_or(name.to_owned(), |stream| format!("stream[{stream}].{name}"));
+            return Err(self.refuse(&field(&name), "(present)", reason));
+        }
         // What declares its requests comes as often as it declares, unless it is said how often.
-        let declared = raw.stream.iter().filter_map(|stream| self.declared(stream)).sum();
+        let declared =
+            raw.stream.iter().filter_map(|stream| self.declared(stream)).fold(0.0, |all, one| all + one);
         let candidates = Candidates {
             models: models?,
             demand: demand?.unwrap_or(declared),
             value: value?,
-            alone: alone.into_iter().find(|&(_, there)| there).map(|(name, _)| name),
+            alone,
             switches: raw.background && !matches!(raw.select, Some(raw::Select::Base)),
             placed: None,
             open,

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use rt_core::{MAX_WORKERS, Span};
+use weir_engine::Address;
 
 use super::{ClassConfig, PlacementConfig, Servers};
 use crate::config::check::{Check, Refused, all, shown};
@@ -31,6 +32,7 @@ impl Check<'_> {
         let classes = all(raw.class.into_iter().enumerate().map(class));
         count?;
         let mut classes = classes?;
+        self.servers_of_one_class(&classes)?;
         ClassConfig::tell_apart(&mut classes);
         let (period, limit, budget) = (period?, limit?, budget? as usize);
         Ok(PlacementConfig {
@@ -160,6 +162,23 @@ impl Check<'_> {
         })
     }
 
+    /// No server is a device of two classes, nor two of one, however its URL is written.
+    fn servers_of_one_class(&self, classes: &[ClassConfig]) -> Result<(), Refused> {
+        let mut taken: Vec<(&Address, &str)> = Vec::new();
+        for (at, class) in classes.iter().enumerate() {
+            for (i, address) in class.addresses().iter().enumerate() {
+                if let Some((_, other)) = taken.iter().find(|(one, _)| *one == address) {
+                    let reason =
+                        format!("is there already, in class {other}: a server is one device, of one class");
+                    let field = format!("placement.class[{at}].remote.url[{i}]");
+                    return Err(self.refuse(&field, &format!("{:?}", class.unit(i).to_string()), reason));
+                }
+                taken.push((address, &class.name));
+            }
+        }
+        Ok(())
+    }
+
     pub(in crate::config) fn real(
         &self,
         field: &str,
@@ -224,6 +243,16 @@ impl Check<'_> {
                 if let Some(core) = runs.cores.iter().find(|core| class.cores.contains(core)) {
                     let reason = format!("is of class {}, where services are placed", class.name);
                     return Err(self.refuse(&format!("{at}.cores"), &core.to_string(), reason));
+                }
+                let servers = runs.backends.iter().filter_map(|backend| backend.remote.as_ref());
+                let mut servers = servers.flat_map(|remote| &remote.addresses);
+                if let Some(server) = servers.find(|server| class.addresses().contains(server)) {
+                    let reason = format!("is of class {}, where services are placed", class.name);
+                    return Err(self.refuse(
+                        &format!("{at}.remote.url"),
+                        &shown(&server.to_string()),
+                        reason,
+                    ));
                 }
                 let name = runs.share.map(|share| &devices[share.device].name);
                 if name == Some(&class.name) {

@@ -94,7 +94,8 @@ impl Check<'_> {
         let demand = raw.demand.map(|demand| self.real(&field("demand"), demand, (0.0, MOST))).transpose();
         let value = self.real(&field("value"), raw.value.unwrap_or(1.0), (0.0, MOST));
         // What declares its sources comes as often as it declares, unless it is said how often.
-        let declared = raw.stream.iter().filter_map(|stream| self.declared(stream)).sum();
+        let declared =
+            raw.stream.iter().filter_map(|stream| self.declared(stream)).fold(0.0, |all, one| all + one);
         let weight = self.real(&field("weight"), raw.weight.unwrap_or(1.0), (1e-6, 1e6));
         lacking.and(workers)?;
         Ok(Some(Worth {

@@ -118,10 +118,11 @@ fn servers_elsewhere_are_devices_of_a_class() {
     assert_eq!((&*remote.model, remote.addresses.len(), on.workers), ("digits-m", 3, 2));
     assert_eq!(far.unit_of(&on, 2), Some(2));
     assert!(config.services[0].on(far, &placed(2, vec![0, 1])).is_none(), "a server is called for one model");
-    // A class that has lost its first server has the others by other numbers.
-    let less = SERVERS.replace("\"http://127.0.0.1:1\", ", "");
-    let less = load(&elsewhere(&less, ""), true).expect("good").placement.expect("there").classes.remove(1);
-    assert_eq!((far.renumbered(&less, 1), less.renumbered(far, 0)), (Some(2), None));
+    let less = far.without(&[Some(0)]);
+    assert_eq!((less.devices, less.unit(1), less.unit_of(&on, 2)), (2, far.unit(2), Some(1)));
+    let none = less.without(&[Some(1), Some(0)]);
+    assert_eq!((none.devices, none.units()), (0, vec![]));
+    assert_eq!(classes[0].without(&[None, None, None]).devices, 0, "where a class only counts");
 }
 
 #[test]
@@ -178,6 +179,15 @@ fn every_refusal_of_servers_names_field_value_and_limit() {
         let message = refused(class, service);
         assert!(message.contains(told), "{told:?} is not in\n{message}");
     }
+    let twice = "engine = \"oip\"\nremote = { url = \"unix:./s\" }";
+    let message =
+        load(&elsewhere(SERVERS, "").replace("count = 2", twice), true).expect_err("two classes").to_string();
+    let told = "placement.class[1].remote.url[1] = \"unix:s\": is there already, in class here: a server is one device, of one class";
+    assert!(message.contains(told), "{message}");
+    let fixed = "[[service]]\nname = \"fixed\"\ndeadline = \"50ms\"\nmodel = \"digits-l\"\nengine = \"oip\"\nremote = { url = \"grpc://127.0.0.1:3\" }\n";
+    let message = load(&(elsewhere(SERVERS, "") + fixed), true).expect_err("it is of a class").to_string();
+    let told = "service[1].remote.url = \"grpc://127.0.0.1:3\": is of class far, where services are placed";
+    assert!(message.contains(told), "{message}");
     let here = elsewhere(SERVERS, "").replace("count = 2", &format!("count = 2\n{SERVERS}"));
     let message = load(&here, true).expect_err("must be refused").to_string();
     assert!(message.contains("placement.class[0].remote = (table): only for engine = \"oip\""), "{message}");
@@ -329,4 +339,36 @@ fn no_class_has_fewer_devices_than_are_used() {
         assert!(error.ends_with(told), "{error}");
         assert!(load(&text(a, b), true).is_ok(), "`weir place` chooses anew");
     }
+}
+
+#[test]
+fn what_has_no_place_on_shared_devices_is_refused_where_there_are_no_others() {
+    let alone = "models = [\"digits-s\", \"digits-m\"]\nclasses = [\"slow\"]";
+    let models = "models = [\"digits-s\", \"digits-m\"]";
+    for (field, value) in [
+        ("stalls", "stalls = { at-most = 1, in = \"10s\", of = \"10ms\" }"),
+        (
+            "degraded",
+            "constraints = [{ any-miss = { m = 1, k = 5 } }]\ndegraded = [[{ any-miss = { m = 4, k = 5 } }]]",
+        ),
+        ("background", "background = false"),
+    ] {
+        let message = error(models, &format!("{alone}\n{value}"));
+        let told = format!("service[0].{field} = (present): has no place on devices that services share");
+        assert!(message.contains(&told), "{message}");
+        load(&BOX.replace(models, &format!("{models}\n{value}")), true).expect("another class is not shared");
+    }
+    let stream = "constraints = [{ row-miss = 2 }]";
+    let steps = format!("{stream}\ndegraded = [[{{ row-miss = 4 }}]]");
+    let text = BOX.replace(models, alone).replace(stream, &steps);
+    let message = load(&text, true).expect_err("must be refused").to_string();
+    assert!(message.contains("service[0].stream[0].degraded = (present): has no place"), "{message}");
+}
+
+#[test]
+fn a_service_of_which_nothing_is_declared_has_no_demand() {
+    let text = BOX.split("    [[service.stream]]").next().expect("before");
+    let config = load(text, true).expect("good");
+    let demand = config.services[0].candidates.as_ref().map(|candidates| candidates.demand);
+    assert!(demand.is_some_and(|demand| demand == 0.0 && demand.is_sign_positive()), "{demand:?}");
 }
