@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rows of misses on real sockets: one stream that sends at random, up to four times what the worker can do.
 
-    rows.py [--weir target/release/weir] [--seconds 10] [--rounds 3] [--loads 0.9,1.2,1.5,2,4] [--fifo]
+    rows.py [--weir target/release/weir] [--seconds 10] [--rounds 3] [--loads 0.9,1.2,1.5,2,4] [--fifo] [--max-batch 8]
 
 One worker, a network of three convolutions whose batches of one take some 4.5 ms where this was written, a deadline of 50 ms. A stream
 has one of any two promised at the rate that is planned, and sends at random (Poisson); a request counts if its answer comes within
@@ -37,7 +37,7 @@ bus = "off"
 name = "image"
 model = "image-{side}"
 deadline = "50ms"
-max-batch = 8
+max-batch = {most}
 best-effort = "{name}"
 constraints = [{{ any-miss = {{ m = 1, k = 2 }} }}]
 """
@@ -84,6 +84,7 @@ def main():
     args.add_argument("--seconds", type=float, default=10, help="of each choice at each load in each round")
     args.add_argument("--rounds", type=int, default=3)
     args.add_argument("--fifo", action="store_true", help="the client in SCHED_FIFO, before the workers")
+    args.add_argument("--max-batch", type=int, default=8, help="the largest batch")
     args.add_argument("--side", type=int, default=100, help="of the images")
     args = args.parse_args()
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
@@ -95,7 +96,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as servers:
         folder = pathlib.Path(folder)
         for name in CHOICES:
-            (folder / f"{name}.toml").write_text(CONFIG.format(name=name, models=models, side=args.side))
+            (folder / f"{name}.toml").write_text(CONFIG.format(name=name, models=models, side=args.side, most=args.max_batch))
         times = measured(binary, folder, f"{CHOICES[0]}.toml")
         command = [binary, "plan", "--json", folder / f"{CHOICES[0]}.toml"]
         plan = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
