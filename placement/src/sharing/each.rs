@@ -23,8 +23,9 @@ use super::{FEWEST, MORE};
 const CUTS: usize = 32;
 /// How often it is looked at the time, in configurations.
 const LOOK: u64 = 1 << 8;
-/// The least that a multiplier is, in parts of what all answers are worth: what does not serve all demand is worth no more than nothing.
-const LEAST: f64 = -300.0;
+/// The least that a multiplier is, in parts of what all answers are worth: what does not serve all demand, be it by little, is worth no more
+/// than nothing.
+const LEAST: f64 = -1e6;
 
 /// What a device may hold.
 struct Way<'a> {
@@ -33,6 +34,13 @@ struct Way<'a> {
     of: Vec<(usize, &'a Configuration, Option<usize>)>,
     /// By service: which part of its demand it answers, and what all of that is worth so.
     posts: Vec<(usize, f64, f64)>,
+}
+
+impl Way<'_> {
+    /// What a device that holds it is worth by these multipliers of demands.
+    fn gain(&self, requests: &[f64]) -> f64 {
+        self.posts.iter().fold(0.0, |most, &(s, part, points)| most.max(part * (points - requests[s])))
+    }
 }
 
 /// Multipliers: what no plan exceeds, and what each way loses.
@@ -100,7 +108,7 @@ impl<'a> Each<'a> {
             let of = [0, 1].map(|i| (shared.of[i].0, &shared.of[i].1));
             all.push((of[0].1.class, all.len(), way(Held::Shared(shared.clone()), &of)));
         }
-        all.retain(|(_, place, _)| bounded.bound - lost[0][*place] > floor);
+        all.retain(|(_, place, _)| bounded.bound() - lost[0][*place] > floor);
         all.sort_by(|a, b| a.0.cmp(&b.0).then(lost[0][a.1].total_cmp(&lost[0][b.1])));
         let of = |class: usize| {
             all.partition_point(|way| way.0 < class)..all.partition_point(|way| way.0 <= class)
@@ -183,10 +191,13 @@ impl<'a> Each<'a> {
                 None => is_known = false,
             }
         }
-        let Some((most, requests)) = self.best().filter(|_| is_known) else {
+        let Some(requests) = self.best().filter(|_| is_known) else {
             self.skipped = self.skipped.max(self.most(0));
             return;
         };
+        // Whatever the solver rounded, these multipliers bound so.
+        let gains = self.chosen.iter().map(|&way| self.ways[way].gain(&requests));
+        let most = self.demanded(&requests) + gains.sum::<f64>();
         if most <= self.floor {
             self.remember(&requests);
             return;
@@ -244,8 +255,8 @@ impl<'a> Each<'a> {
         is_known.then_some(false)
     }
 
-    /// What the best plan of what is chosen is worth, and the multipliers of demands; `None` if the solver gives up.
-    fn best(&self) -> Option<(f64, Vec<f64>)> {
+    /// The multipliers of demands that bound best what is chosen; `None` if the solver gives up.
+    fn best(&self) -> Option<Vec<f64>> {
         let mut program = Program::new(OptimizationDirection::Minimize);
         let services = &self.problem.services;
         let requests: Vec<_> = services
@@ -265,19 +276,19 @@ impl<'a> Each<'a> {
             }
         }
         let solution = program.solve().ok()?.into_solution().ok()?;
-        Some((solution.objective(), requests.iter().map(|&of| solution.var_value(of)).collect()))
+        Some(requests.iter().map(|&of| solution.var_value(of)).collect())
+    }
+
+    /// What all demands are worth by their multipliers.
+    fn demanded(&self, requests: &[f64]) -> f64 {
+        let demanded = self.problem.services.iter().zip(requests).filter(|(service, _)| service.demand > 0.0);
+        demanded.map(|(_, request)| request).sum()
     }
 
     /// Remembers multipliers of demands.
     fn remember(&mut self, requests: &[f64]) {
-        let gain = |way: &Way<'_>| {
-            way.posts
-                .iter()
-                .fold(0.0, |most: f64, &(s, part, points)| most.max(part * (points - requests[s])))
-        };
-        let gains: Vec<f64> = self.ways.iter().map(gain).collect();
-        let demanded = self.problem.services.iter().zip(requests).filter(|(service, _)| service.demand > 0.0);
-        let mut bound: f64 = demanded.map(|(_, request)| request).sum();
+        let gains: Vec<f64> = self.ways.iter().map(|way| way.gain(requests)).collect();
+        let mut bound = self.demanded(requests);
         let mut losses = gains.clone();
         for (class, ways) in self.classes.iter().enumerate() {
             let best = gains[ways.clone()].iter().copied().fold(0.0, f64::max);

@@ -59,7 +59,7 @@ pub(crate) fn solve(
     end: Until,
 ) -> Result<(Option<Plan>, f64), String> {
     let bounded = columns.bounded(problem).ok_or("no multipliers bound the plans")?;
-    let bound = bounded.bound;
+    let bound = bounded.bound();
     let mut looking = Looking { problem, columns, bounded, known: alone, bound, lost: FIRST };
     let devices: u32 = problem.classes.iter().map(|(_, count)| count).sum();
     // No plan is worth less than if the least accurate answered all: where none is worth as much, there is none.
@@ -115,7 +115,7 @@ impl Looking<'_> {
                 return Ok(false);
             }
             let least = self.least() + MORE;
-            let floor = (self.bounded.bound - self.lost).max(least);
+            let floor = (self.bounded.bound() - self.lost).max(least);
             let found = self.above(floor, end)?;
             // What is worth no more than the floor was left out: whatever was found is the best, or what is known is, or there is none.
             let last = found.plan.is_some() || floor <= least || found.none || self.lost > MOST;
@@ -133,7 +133,7 @@ impl Looking<'_> {
     fn each(&mut self, end: Until) -> bool {
         loop {
             let least = self.least() + MORE;
-            let floor = (self.bounded.bound - self.lost).max(least);
+            let floor = (self.bounded.bound() - self.lost).max(least);
             let mut each = Each::new(self.problem, self.columns, &self.bounded, floor, end);
             let is_whole = each.search();
             let (found, skipped) = (each.plan, each.skipped);

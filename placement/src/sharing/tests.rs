@@ -31,7 +31,7 @@ fn problem(devices: u32, demand: u32) -> Problem {
 
 fn improved(problem: &Problem, known: Option<&Plan>) -> Option<Plan> {
     let columns = Columns::new(problem).expect("few columns");
-    let bound = columns.bounded(problem).expect("multipliers").bound;
+    let bound = columns.bounded(problem).expect("multipliers").bound();
     let held = |plan: &Plan| plan.devices.iter().map(|of| (of.held.clone(), of.count)).collect();
     let start: Vec<(Held, u32)> = known.map_or_else(Vec::new, held);
     let least = known.map_or(f64::NEG_INFINITY, |plan| plan.accuracy);
@@ -73,11 +73,11 @@ fn of_what_loses_little_exchange_makes_a_plan_that_loses_little() {
     assert!(near.count() < columns.count(), "{} of {}", near.count(), columns.count());
     let rounded = Relaxation::new(&problem, &near).0.rounded();
     assert!(rounded.iter().map(|(_, count)| count).sum::<u32>() >= 6, "{rounded:?}");
-    let limits = (f64::NEG_INFINITY, bounded.bound);
+    let limits = (f64::NEG_INFINITY, bounded.bound());
     let end = Until::after(Duration::from_secs(60));
     let held = Exchange::new(&problem, &near).improved(&rounded, limits, 400, end).expect("a plan");
     let plan = filled(&problem, held).expect("its promises are kept").expect("all is served");
-    assert!(bounded.bound - plan.accuracy < 0.05, "{} of {}", plan.accuracy, bounded.bound);
+    assert!(bounded.bound() - plan.accuracy < 0.05, "{} of {}", plan.accuracy, bounded.bound());
     assert!(plan.devices.iter().any(|devices| matches!(devices.held, Held::Shared(_))));
 }
 
@@ -117,7 +117,7 @@ proptest! {
         let columns = Columns::new(&problem).expect("few columns");
         let looking = || {
             let bounded = columns.bounded(&problem).expect("multipliers");
-            let bound = bounded.bound;
+            let bound = bounded.bound();
             Looking { problem: &problem, columns: &columns, bounded, known: None, bound, lost: FIRST }
         };
         let end = Until::after(Duration::from_secs(60));

@@ -70,28 +70,37 @@ pub(crate) struct Losses {
     pub(crate) shared: Vec<f64>,
 }
 
-/// By multipliers that bound best.
+/// Bounds by several multipliers, and what is known by those that bound best.
 pub(crate) struct Bounded {
-    pub(crate) bound: f64,
     /// What a device is worth on average.
     pub(crate) device: f64,
     /// What a shared device loses that serves only that of both services by which it loses more.
     either: Vec<f64>,
-    /// By all multipliers that bound well, the best first.
+    /// By all multipliers that bound well, the best first: at least one.
     pub(crate) all: Vec<Losses>,
 }
 
 impl Bounded {
+    /// By the multipliers that bound best.
+    fn best(&self) -> &Losses {
+        &self.all[0]
+    }
+
+    /// What no plan exceeds.
+    pub(crate) fn bound(&self) -> f64 {
+        self.best().bound
+    }
+
     /// Those of `columns`, which these are, that a plan may have that is worth more than `least`.
     pub(crate) fn within(&self, columns: &Columns, least: f64) -> Columns {
-        let may = |loss: &f64| self.bound - loss > least;
+        let may = |loss: &f64| self.bound() - loss > least;
         let of = |(all, losses): (&Vec<Configuration>, &Vec<f64>)| -> Vec<Configuration> {
             all.iter().zip(losses).filter(|(_, loss)| may(loss)).map(|(of, _)| of.clone()).collect()
         };
-        let shared = columns.shared.iter().zip(&self.all[0].shared).filter(|(_, loss)| may(loss));
+        let shared = columns.shared.iter().zip(&self.best().shared).filter(|(_, loss)| may(loss));
         Columns {
             shared: shared.map(|(of, _)| of.clone()).collect(),
-            alone: columns.alone.iter().zip(&self.all[0].alone).map(of).collect(),
+            alone: columns.alone.iter().zip(&self.best().alone).map(of).collect(),
             parts: Vec::new(),
         }
     }
@@ -112,7 +121,7 @@ impl Bounded {
         let shared = shared.filter(|(of, loss)| **loss <= most || is_held(of));
         Columns {
             shared: shared.map(|(of, _)| of.clone()).collect(),
-            alone: columns.alone.iter().zip(&self.all[0].alone).enumerate().map(of).collect(),
+            alone: columns.alone.iter().zip(&self.best().alone).enumerate().map(of).collect(),
             parts: Vec::new(),
         }
     }
@@ -166,11 +175,10 @@ impl Columns {
             }
         };
         let all: Vec<Losses> = tried.iter().map(losses).collect();
-        let (bound, by, worth) = tried.first()?;
+        let (_, by, worth) = tried.first()?;
         let counts = || problem.classes.iter().map(|(_, count)| f64::from(*count));
         let devices = worth.iter().zip(counts()).map(|(worth, count)| worth * count).sum::<f64>();
         Some(Bounded {
-            bound: *bound,
             device: devices / counts().sum::<f64>().max(1.0),
             either: shared.iter().map(|line| worth[line.class] - line.least(by)).collect(),
             all,
